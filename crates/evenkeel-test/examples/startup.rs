@@ -1,5 +1,5 @@
-//! Measures the time from nothing to the first answer of a server, and of clusters with few and with all controllers: of the
-//! first of a process, and of further ones.
+//! Measures the time from the start to the first response of a server, and of clusters with few and with all controllers, for
+//! the first start in a process and for further starts.
 //!
 //!     cargo run --release -p evenkeel-test --example startup
 
@@ -29,7 +29,7 @@ async fn main() -> anyhow::Result<()> {
     measure("cluster with all controllers", CLUSTERS, all).await
 }
 
-/// Prints how long the first start takes, and further ones.
+/// Prints the durations of the first start and of further starts.
 async fn measure(
     what: &str,
     count: usize,
@@ -49,7 +49,7 @@ async fn measure(
     Ok(())
 }
 
-/// Returns the real time that a start takes, also where tokio's time is paused.
+/// Returns the real time that a start takes, even if tokio's time is paused.
 async fn time(start: &impl AsyncFn() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
     let clock = Clock::system();
     let begin = clock.now();

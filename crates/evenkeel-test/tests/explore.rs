@@ -1,4 +1,4 @@
-//! Operators under faults: a correct one passes, and a mistake is found.
+//! Operators under faults: a correct operator passes, and mistakes are found.
 
 use evenkeel_runtime::{
     manager::{ManagerBuilder, RunnableGroup},
@@ -27,13 +27,13 @@ const SECRETS: &str = "example.com/secrets";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mistake {
     Nothing,
-    /// It removes the finalizer only of objects that it remembers.
+    /// The operator removes the finalizer only from objects that it remembers.
     LeakedFinalizer,
-    /// It sets the owner of a child with a second write.
+    /// The operator sets the owner of a child with a second write.
     LateOwner,
-    /// It gives each attempt to create a child a new name.
+    /// The operator uses a new name in each attempt to create a child.
     GeneratedName,
-    /// It counts Secrets, but does not watch them.
+    /// The operator counts Secrets, but does not watch them.
     OldRead,
 }
 
@@ -49,9 +49,9 @@ impl Names {
 /// State of an operator.
 struct App {
     mistake: Mistake,
-    /// Objects that this process has seen before their deletion.
+    /// Objects that this process observed before their deletion.
     remembered: Names,
-    /// What each object has outside of the cluster.
+    /// External resources of the objects.
     outside: Names,
 }
 
@@ -201,7 +201,7 @@ fn replicas_of_which_one_leads_survive_all_faults() {
     assert_eq!(failure.phase, "teardown", "another replica remembers nothing: {failure}");
 }
 
-/// Returns an exploration of an operator that writes a ConfigMap whenever it starts: the time, or how often.
+/// Returns an exploration of an operator that writes a ConfigMap at each start: with the time, or with the number of starts.
 fn of_starts(counts: bool) -> Exploration {
     let operator = move |kube: kube::Client, setup: Setup| -> anyhow::Result<Manager> {
         let maps = CacheOptions::<ConfigMap>::in_namespace("default");
@@ -231,7 +231,7 @@ fn of_starts(counts: bool) -> Exploration {
     Exploration::new(operator).kinds(crashes).seeds(1)
 }
 
-/// Keeps a Secret for each ConfigMap with data for one.
+/// Maintains a Secret for each ConfigMap with data for a Secret.
 async fn copy(map: Arc<ConfigMap>, cx: Context) -> Result<Outcome> {
     if map.data.as_ref().is_some_and(|data| data.contains_key("copy")) {
         let mut secret = Secret { string_data: map.data.clone(), ..Secret::default() };

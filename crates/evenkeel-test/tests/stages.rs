@@ -48,7 +48,7 @@ async fn apply(cluster: &TestCluster, stage: &Value) -> (String, String) {
     (text("status"), text("message"))
 }
 
-/// A Stage with requirements, each an expression with its operator and values.
+/// Returns a Stage with requirements, each an expression with its operator and values.
 fn stage(name: &str, kind: &str, requirements: &[(&str, &str, &[&str])], more: &Value) -> Value {
     let requirements: Vec<Value> = requirements
         .iter()
@@ -104,7 +104,7 @@ containerStatuses:
 phase: Succeeded
 "#;
 
-/// Installs a life cycle of pods: they run after a delay, Jobs end, deleted pods go.
+/// Installs a life cycle of pods: they run after a delay, Jobs end, and deleted pods are removed.
 async fn install_pod_stages(cluster: &TestCluster) {
     let pending = (".status.phase", "In", &["Pending"] as &[&str]);
     let running = (".status.phase", "In", &["Running"] as &[&str]);
@@ -409,7 +409,7 @@ async fn a_step_that_a_policy_forbids_is_reported_and_dropped() {
     }
 }
 
-/// Stages of the files in a folder and in those below.
+/// Returns the Stages in the files of a folder and its subfolders.
 fn stages_in(folder: &Path) -> Vec<Value> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("a file")) {

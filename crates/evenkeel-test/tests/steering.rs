@@ -1,4 +1,4 @@
-//! What steers simulated nodes and pods: annotations, and Behaviors.
+//! Inputs that steer simulated nodes and pods: annotations, and Behaviors.
 
 use evenkeel_test::{TestCluster, eventually, eventually_all};
 use k8s_openapi::api::{
@@ -49,7 +49,7 @@ fn is_ready(pod: &Pod) -> bool {
     conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Restart count and last exit code of a pod's first container.
+/// Returns the restart count and the last exit code of a pod's first container.
 fn restarts(pod: &Pod) -> (i32, Option<i32>) {
     let statuses = pod.status.as_ref().and_then(|status| status.container_statuses.as_ref());
     let status = statuses.and_then(|statuses| statuses.first());
@@ -131,7 +131,7 @@ async fn containers_crash_once_or_for_a_while() {
     let crashed = pods.get("web").await.expect("the pod");
     assert_eq!(restarts(&crashed), (1, Some(1)), "once");
     annotate(&pods, "web", "crash", &until(&cluster, 2 * MINUTE)).await;
-    // At once, and then after 10, 20 and 40 seconds.
+    // Restarts immediately, and then after 10, 20 and 40 seconds.
     wait(eventually(&pods, "web", |pod| restarts(pod).0 >= 4)).await;
     tokio::time::sleep(20 * MINUTE).await;
     let recovered = pods.get("web").await.expect("the pod");
@@ -153,7 +153,7 @@ async fn behave(cluster: &TestCluster, name: &str, spec: &Value) {
     applied.expect("applied");
 }
 
-/// Status and message of a Behavior's condition, once the condition is of its generation.
+/// Returns the status and the message of a Behavior's condition for the current generation.
 async fn validity(cluster: &TestCluster, name: &str) -> (String, String) {
     let is_current = |behavior: &DynamicObject| {
         let generation = behavior.metadata.generation;
@@ -165,7 +165,7 @@ async fn validity(cluster: &TestCluster, name: &str) -> (String, String) {
     (text("status"), text("message"))
 }
 
-/// Pod with the label `app=web` and these annotations.
+/// Returns a pod with the label `app=web` and these annotations.
 fn web(name: &str, annotations: &Value) -> Pod {
     object(json!({
         "metadata": {"name": name, "labels": {"app": "web"}, "annotations": annotations},
@@ -190,7 +190,7 @@ async fn a_behavior_steers_the_pods_that_it_selects() {
     wait(eventually(&pods, "other", is_ready)).await;
     tokio::time::sleep(10 * MINUTE).await;
     assert!(!is_ready(&pods.get("web").await.expect("the pod")));
-    // A change takes effect at once, and a larger weight wins.
+    // A change takes effect immediately, and a larger weight wins.
     behave(&cluster, "fast", &json!({"weight": 1, "pods": of_web(), "readiness": "always"})).await;
     wait(eventually(&pods, "web", is_ready)).await;
     behave(&cluster, "fast", &json!({"weight": -1, "pods": of_web(), "readiness": "always"})).await;
@@ -274,7 +274,7 @@ async fn runs_fail_at_a_rate_and_start_after_drawn_delays() {
     assert!(first_starts.iter().all(|start| (0..=61).contains(start)), "{first_starts:?}");
 }
 
-/// Name of the node of a pod.
+/// Returns the name of a pod's node.
 fn node_of(pod: &Pod) -> &str {
     pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or_default()
 }
@@ -350,7 +350,7 @@ async fn nodes_fail_and_return_as_a_behavior_draws() {
     let patch = json!({"metadata": {"annotations": {"sim.evenkeel.dev/silent": null}}});
     nodes.patch("node-0", &PatchParams::default(), &Patch::Merge(&patch)).await.expect("patched");
     eventually(&nodes, "node-0", ready("Unknown")).within(DAY).await.expect("it fails again");
-    // What no Behavior draws any more ends at once.
+    // A fault that no Behavior draws any longer ends immediately.
     let begin = cluster.clock().now();
     behaviors(&cluster).delete("flaky", &Default::default()).await.expect("deleted");
     wait(eventually(&nodes, "node-0", ready("True"))).await;

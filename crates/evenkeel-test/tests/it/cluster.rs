@@ -1,4 +1,4 @@
-//! Clusters: which components run, and what they do.
+//! Clusters: the components that run, and their effects.
 
 use crate::{deployment, object, pod, ready_replicas};
 use evenkeel_test::{
@@ -59,7 +59,7 @@ where
     api
 }
 
-/// Pod template with the label `app`.
+/// Returns a pod template with the label `app`.
 fn template(app: &str) -> serde_json::Value {
     json!({
         "metadata": {"labels": {"app": app}},

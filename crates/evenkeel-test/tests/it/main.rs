@@ -1,4 +1,4 @@
-//! The crate as its users see it.
+//! The public API of the crate.
 
 mod cluster;
 mod page;
@@ -42,7 +42,7 @@ fn ready_replicas(deployment: &Deployment) -> i32 {
     deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or(0)
 }
 
-/// Returns the status code of a refused request, 0 without an answer.
+/// Returns the status code of a refused request; 0 without a response.
 fn code<T: std::fmt::Debug>(answer: Result<T, kube::Error>) -> u16 {
     match answer.expect_err("refused") {
         kube::Error::Api(status) => status.code,

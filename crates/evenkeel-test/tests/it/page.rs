@@ -1,8 +1,8 @@
-//! The pages on testing and on operators show code that CI runs.
+//! The pages on testing and on operators only show code that CI runs.
 
 use std::{fs, path::Path};
 
-/// Returns the code blocks of a text: the language, the last line before, and the code.
+/// Returns the code blocks of a page: the language, the last line before the block, and the code.
 fn blocks(text: &str) -> Vec<(&str, &str, String)> {
     let (mut found, mut open) = (Vec::new(), None::<(&str, &str, String)>);
     let mut before = "";
@@ -33,7 +33,7 @@ fn examples_in_other_languages_are_parts_of_the_files_they_follow() {
     let mut languages = Vec::new();
     let mut file = None;
     for (language, before, code) in blocks(&page) {
-        // Rust runs as a doctest. The rest are commands and settings.
+        // Rust code runs as a doctest. Other blocks are commands and settings.
         if !["go", "python", "javascript"].contains(&language) {
             continue;
         }
@@ -71,7 +71,7 @@ fn code(page: &str, language: &str) -> Vec<String> {
     found.map(|(.., code)| code).collect()
 }
 
-/// Returns a text's lines that are not empty.
+/// Returns the lines of a file that are not empty.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.is_empty()).collect()
 }

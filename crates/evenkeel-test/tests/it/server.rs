@@ -89,7 +89,7 @@ async fn rbac_grants_by_user_and_group() {
 
 #[tokio::test(start_paused = true)]
 async fn admission_plugins_are_switched() {
-    // Whether a pod without a service account is created, and a ConfigMap in a namespace that does not exist.
+    // Expected: whether a pod without a service account is created, and a ConfigMap in a missing namespace.
     for (name, builder, expected) in [
         ("default", TestServer::builder(), [true, false]),
         (
@@ -168,7 +168,7 @@ async fn definitions_are_refused_or_not_established() {
     };
     let server = start(TestServer::builder().crd_value(&definition("as", "a"))).await;
     server.crd_value(&definition("bs", "b")).await.expect("established");
-    // Its singular name is taken, so that the server does not accept its names.
+    // The singular name is taken, so the server does not accept the definition's names.
     let error = server.crd_value(&definition("cs", "a")).await;
     assert!(
         matches!(&error, Err(CrdError::NotEstablished { name, .. }) if name == "cs.example.com"),
@@ -180,7 +180,7 @@ async fn definitions_are_refused_or_not_established() {
     assert!(matches!(error, Err(CrdError::Invalid(_))), "{error:?}");
 }
 
-/// Real time, because the client is on a socket.
+/// This test runs in real time, because the client uses a socket.
 #[tokio::test]
 async fn a_kubeconfig_leads_to_the_server_until_it_stops() {
     let server = start(TestServer::builder()).await;

@@ -1,4 +1,4 @@
-//! Waits: what ends them, and what they say when nothing does.
+//! Waits: the events that end them, and their errors on a timeout.
 
 use crate::object;
 use evenkeel_test::{TIMEOUT, TestServer, WaitError, eventually, eventually_all, eventually_gone};
@@ -43,7 +43,7 @@ async fn creations_changes_and_deletions_end_a_wait() {
     let changed = eventually(&maps, "a", |map| value(map) == Some("2"));
     let (changed, ()) = tokio::join!(changed.into_future(), changes);
     assert_eq!(value(&changed.expect("changed")), Some("2"));
-    // What holds already needs no event.
+    // A condition that already holds needs no event.
     eventually(&maps, "a", |map| value(map) == Some("2")).await.expect("it is so");
 
     let deletion = async {
