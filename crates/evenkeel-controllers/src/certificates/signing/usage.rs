@@ -16,8 +16,8 @@ const KEY_USAGE_BITS: [(&str, u16); 10] = [
     ("decipher only", 1 << 8),
 ];
 
-/// The API's names of extended key usages, each with its object identifier, in the order in which Go writes them. Two
-/// names of one usage are neighbours.
+/// The API's names of extended key usages, each with its object identifier, in the order in which Go writes them. Two names of
+/// one usage are adjacent.
 const EXTENDED_KEY_USAGES: [(&str, &[u64]); 13] = [
     ("any", &[2, 5, 29, 37, 0]),
     ("server auth", &[1, 3, 6, 1, 5, 5, 7, 3, 1]),

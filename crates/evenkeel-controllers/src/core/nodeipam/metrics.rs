@@ -66,7 +66,7 @@ impl Metrics {
         self.usage.with_label_values(&label).set(set.allocated_parts() as f64 / set.size() as f64);
     }
 
-    /// Observes the number of parts that an allocation tried in vain.
+    /// Observes the number of allocated parts that an allocation tried before it found a free part.
     #[expect(clippy::cast_precision_loss, reason = "nobody has 2^52 nodes")]
     pub(super) fn observe_tries(&self, set: &CidrSet, tries: usize) {
         let range = set.range().to_string();

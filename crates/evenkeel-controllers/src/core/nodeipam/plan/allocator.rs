@@ -25,7 +25,7 @@ pub(crate) enum Verdict {
     Allocate {
         /// One CIDR of each set.
         cidrs: Vec<Cidr>,
-        /// Number of parts of each set that were tried in vain.
+        /// Number of parts of each set that were tried and already allocated.
         tries_per_set: Vec<usize>,
     },
     /// The node gets the CIDRs that an earlier reconciliation allocated, because it does not have them yet.

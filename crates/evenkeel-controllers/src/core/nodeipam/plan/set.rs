@@ -35,7 +35,7 @@ pub(crate) enum CidrSetError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreePart {
     pub(crate) cidr: Cidr,
-    /// Number of parts before it that were tried in vain.
+    /// Number of parts before it that were tried and already allocated.
     pub(crate) tries: usize,
 }
 
