@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-/// The Kubernetes release whose behaviour the program has. Other programs compare only the part before the plus
-/// sign; the part after it names this program.
+/// The Kubernetes release whose behavior the program has. Other programs compare only the part before the plus sign; the part
+/// after it names this program.
 pub const GIT_VERSION: &str = concat!("v1.37.1+evenkeel.", env!("CARGO_PKG_VERSION"));
 /// The release without this program's own version.
 pub(crate) const RELEASE: &str = "v1.37.1";

@@ -43,7 +43,7 @@ pub(super) trait Structured: Send + Sync {
 /// Versions and start time of the program, for `/statusz`.
 #[derive(Debug, Clone)]
 pub struct ComponentInfo {
-    /// Release whose behaviour the program has, such as `1.37.1`.
+    /// Release whose behavior the program has, such as `1.37.1`.
     pub version: String,
     /// Release that the program emulates, such as `1.37`.
     pub emulated: String,
