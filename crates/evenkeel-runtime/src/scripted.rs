@@ -39,7 +39,7 @@ pub struct Answer {
     pub headers: Vec<(&'static str, &'static str)>,
     /// Frames of the body.
     pub chunks: Vec<Vec<u8>>,
-    /// Behaviour after the last frame.
+    /// Behavior after the last frame.
     pub tail: Tail,
 }
 
@@ -55,7 +55,7 @@ impl Answer {
         self
     }
 
-    /// Sets the behaviour after the last frame.
+    /// Sets the behavior after the last frame.
     pub fn tail(mut self, tail: Tail) -> Self {
         self.tail = tail;
         self

@@ -54,7 +54,8 @@ use tracing_subscriber::{
 /// Time that the last spans have to be exported.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Crates that the exporter itself calls, besides those of OpenTelemetry. Their spans would be exported without end.
+/// Crates that the exporter itself calls, besides those of OpenTelemetry. Exporting their spans would create more spans,
+/// endlessly.
 const OF_EXPORTER: [&str; 5] = ["h2", "hyper", "hyper_util", "tonic", "tower"];
 
 /// Whether this process exports traces. Without that, requests have no spans.

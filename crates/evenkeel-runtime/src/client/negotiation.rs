@@ -74,7 +74,7 @@ pub(crate) fn decode_object<V: View>(headers: &HeaderMap, body: &[u8]) -> Result
     V::decode(raw, encoding)
 }
 
-/// Decodes the response to a deletion: the object, or a Status with its uid if the object does not exist any more.
+/// Decodes the response to a deletion: the object, or a Status with its uid if the object no longer exists.
 pub(crate) fn decode_deleted(headers: &HeaderMap, body: &[u8]) -> Result<Metadata, DecodeError> {
     let mut object: Metadata = decode_object(headers, body)?;
     if object.meta.name.is_empty() {

@@ -235,8 +235,8 @@ impl Client {
         call.with_body(APPLY_CONTENT_TYPE, body)
     }
 
-    /// Deletes an object. Returns the object if it still exists, because of a grace period or a finalizer.
-    /// Otherwise the result has an empty name, and the uid of the deleted object if the server tells it.
+    /// Deletes an object. Returns the object if it still exists, because of a grace period or a finalizer. Otherwise the result
+    /// has an empty name, and the uid of the deleted object if the response contains it.
     pub async fn delete(
         &self,
         kind: &Kind,

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use std::{sync::Arc, time::Duration};
 
-/// Read from the API server, for decisions for which a cache is not sufficient: whether an object is really gone, or
-/// the result of a review.
+/// Read from the API server, for decisions for which a cache is not sufficient: whether an object is really deleted, or the
+/// result of a review.
 ///
 /// Created by [`LiveRead::get`], [`LiveRead::list`], [`LiveRead::json`], [`LiveRead::shared_json`],
 /// [`LiveRead::review`] and [`LiveRead::resources`]. A NotFound response (404) is not a failure: the pass
@@ -32,8 +32,8 @@ pub enum ReadRequest {
         /// `Accept` header, which names the encodings that can be decoded.
         accept: &'static str,
     },
-    /// GET of JSON with the program's client, which fills the caches. For reads that upstream's controller
-    /// makes through a shared informer, so that its role does not grant them.
+    /// GET of JSON with the program's client, which fills the caches. It is used for reads that upstream's controller makes
+    /// through a shared informer, because the role of the controller does not permit them.
     GetShared {
         /// Path and query.
         path: String,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 /// Outcomes of a pass so far, step by step.
 ///
-/// For planners whose steps depend on each other. For each step, one pure function runs from the beginning. It receives
+/// Support for planners whose steps depend on each other. For each step, one pure function runs from the beginning. It receives
 /// the outcomes of earlier steps as if it had awaited them, and returns the first step that was not executed yet:
 ///
 /// ```

@@ -38,7 +38,7 @@ pub trait RateLimiter<K>: Send {
     /// Records a failure of a key, and returns the delay before its retry.
     fn when(&mut self, key: &K, now: Instant) -> Duration;
 
-    /// Forgets the failures of a key: it succeeded, or is not retried any more.
+    /// Forgets the failures of a key: it succeeded, or is no longer retried.
     fn forget(&mut self, key: &K);
 
     /// Returns the number of failures of a key since it was last forgotten. [`Request::attempt`] is this number, and

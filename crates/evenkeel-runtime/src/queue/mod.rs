@@ -1,8 +1,8 @@
 //! Workqueue of keys: deduplicated, prioritized, delayed and rate limited.
 //!
-//! A key is in the queue at most once, and only one worker processes it at a time. A key that is added during its
-//! processing is processed again afterwards. Behaviour and metrics equal those of client-go's `util/workqueue`,
-//! priorities those of controller-runtime's priority queue.
+//! A key is in the queue at most once, and only one worker processes it at a time. A key that is added during its processing is
+//! processed again afterwards. Behavior and metrics equal those of client-go's `util/workqueue`, priorities those of
+//! controller-runtime's priority queue.
 
 mod limiter;
 mod metrics;

@@ -15,7 +15,7 @@ pub(crate) struct Server {
     pub(crate) clock: Clock,
     /// Name of the task of each connection.
     pub(crate) task: &'static str,
-    /// Time that requests have to complete after the stop.
+    /// Maximum time to wait for open requests after the stop.
     pub(crate) drain: Duration,
     pub(crate) stop: CancellationToken,
 }

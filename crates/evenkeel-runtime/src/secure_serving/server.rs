@@ -24,7 +24,7 @@ use std::{convert::Infallible, panic::AssertUnwindSafe, sync::Arc, time::Duratio
 use tokio::{net::TcpListener, sync::Notify};
 use tokio_util::sync::CancellationToken;
 
-/// Time that requests have to complete after the shutdown begins.
+/// Maximum time to wait for open requests after the shutdown begins.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum size of a request body in bytes. Bodies only contain a single number.
 const MAX_BODY_SIZE: usize = 64 * 1024;
