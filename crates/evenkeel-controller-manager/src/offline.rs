@@ -45,7 +45,7 @@ pub struct Offline {
     /// A future that is dropped stops nothing by itself.
     _reflectors_end: AbortOnDrop,
     /// Resources of caches that did not sync. They are waited for once.
-    given_up: Mutex<HashSet<String>>,
+    unsynced: Mutex<HashSet<String>>,
 }
 
 impl Offline {
@@ -98,7 +98,7 @@ impl Offline {
             introspection,
             _reflectors_end: reflectors.abort_on_drop(),
             reflectors,
-            given_up: Mutex::default(),
+            unsynced: Mutex::default(),
         })
     }
 
@@ -123,12 +123,12 @@ impl Offline {
             let dot = if kind.group.is_empty() { "" } else { "." };
             needed_caches.contains(&format!("{}{dot}{}", kind.plural, kind.group))
         });
-        let mut given_up = self.given_up.lock().await;
+        let mut unsynced = self.unsynced.lock().await;
         let start = self.clock.now();
         loop {
             let waited_for: Vec<CacheState> = reports()
                 .flat_map(|report| report.caches)
-                .filter(|cache| !cache.synced && !given_up.contains(&cache.resource))
+                .filter(|cache| !cache.synced && !unsynced.contains(&cache.resource))
                 .collect();
             let waited = self.clock.now().duration_since(start).unsigned_abs();
             let are_refused = waited_for.iter().all(|cache| cache.trouble.is_some());
@@ -137,7 +137,7 @@ impl Offline {
             }
             if waited >= SYNC_TIMEOUT || are_refused && waited >= REFUSAL_TIMEOUT {
                 // The report names these caches, with the reason.
-                given_up.extend(waited_for.into_iter().map(|cache| cache.resource));
+                unsynced.extend(waited_for.into_iter().map(|cache| cache.resource));
                 return;
             }
             self.clock.sleep(POLL_INTERVAL).await;
