@@ -30,12 +30,12 @@ pub enum KubeconfigError {
 
 /// Listening port of a server. It closes on drop.
 #[derive(Debug)]
-pub(crate) struct OpenPort {
+pub(crate) struct ListeningPort {
     pub(crate) url: String,
     tasks: Tasks,
 }
 
-impl OpenPort {
+impl ListeningPort {
     /// Serves on a free port of the loopback address.
     pub(crate) async fn start(server: Server) -> Result<Self, KubeconfigError> {
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(KubeconfigError::Listen)?;
@@ -55,7 +55,7 @@ impl OpenPort {
     }
 }
 
-impl Drop for OpenPort {
+impl Drop for ListeningPort {
     fn drop(&mut self) {
         self.tasks.abort();
     }

@@ -3,7 +3,7 @@
 use crate::{
     Clock, crds,
     crds::CrdError,
-    kubeconfig::{self, KubeconfigError, OpenPort},
+    kubeconfig::{self, KubeconfigError, ListeningPort},
     program::{Program, Running},
 };
 use evenkeel_apiserver::{BuildError, Builder, Server, User};
@@ -66,7 +66,7 @@ pub struct TestServer {
     server: Server,
     clock: Clock,
     client: Client,
-    open_port: OnceCell<OpenPort>,
+    listening_port: OnceCell<ListeningPort>,
     /// Number of programs that ran beside the server.
     programs: AtomicU32,
 }
@@ -178,8 +178,8 @@ impl TestServer {
     /// # Errors
     /// No port can be opened.
     pub async fn listen(&self) -> Result<&str, KubeconfigError> {
-        let start = || OpenPort::start(self.server.clone());
-        Ok(&self.open_port.get_or_try_init(start).await?.url)
+        let start = || ListeningPort::start(self.server.clone());
+        Ok(&self.listening_port.get_or_try_init(start).await?.url)
     }
 
     /// Opens a port as [`TestServer::listen`] does, and writes the administrator's kubeconfig. Only the file's owner can read
@@ -194,8 +194,8 @@ impl TestServer {
 
     /// Closes the port that [`TestServer::listen`] opened. Open requests have five seconds to complete.
     pub async fn stop(self) {
-        if let Some(open_port) = self.open_port.into_inner() {
-            open_port.stop().await;
+        if let Some(listening_port) = self.listening_port.into_inner() {
+            listening_port.stop().await;
         }
     }
 }
@@ -364,7 +364,7 @@ impl TestServerBuilder {
             server,
             clock,
             client,
-            open_port: OnceCell::new(),
+            listening_port: OnceCell::new(),
             programs: AtomicU32::new(0),
         })
     }
