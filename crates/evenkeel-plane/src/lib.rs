@@ -129,7 +129,7 @@ impl Plane {
     /// on, and whose time the clock follows. The API server may be on another one.
     ///
     /// # Errors
-    /// When a controller or a cloud controller cannot start with its options.
+    /// Fails if a controller or a cloud controller cannot start with its options.
     pub fn start(
         kube: &kube::Client,
         clock: &Clock,
@@ -143,7 +143,7 @@ impl Plane {
     /// pods.
     ///
     /// # Errors
-    /// When a controller or a cloud controller cannot start with its options.
+    /// Fails if a controller or a cloud controller cannot start with its options.
     pub fn start_with_schedulers(
         kube: &kube::Client,
         clock: &Clock,
@@ -255,7 +255,7 @@ impl Plane {
     /// `componentstatuses`.
     ///
     /// # Errors
-    /// When the server cannot register `metrics.k8s.io`.
+    /// Fails if the server cannot register `metrics.k8s.io`.
     pub async fn connect(&self, server: &Server) -> Result<(), BuildError> {
         metrics_api::serve(server, self).await?;
         kubelet_api::connect(server, self);

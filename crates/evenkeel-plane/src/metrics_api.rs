@@ -25,7 +25,7 @@ const RESOURCES: &[ComputedResource] = &[
 /// Serves `metrics.k8s.io` for the plane's simulated nodes, if it has any.
 ///
 /// # Errors
-/// When the server cannot register the API.
+/// Fails if the server cannot register the API.
 pub(super) async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildError> {
     let Some(usage) = plane.usage() else { return Ok(()) };
     let api = ComputedApi {
