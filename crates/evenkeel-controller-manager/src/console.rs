@@ -25,7 +25,7 @@ pub(crate) fn address(_: &Reader) -> Option<SocketAddr> {
 /// Adds the console to the program, if the flag asks for it.
 ///
 /// # Errors
-/// If the address is not available, or a certificate cannot be read.
+/// Fails if the address is not available, or a certificate cannot be read.
 #[cfg(feature = "console")]
 pub(crate) fn serve(process: &Process, options: &Options) -> Result<()> {
     use evenkeel_console::program::{Contents, serve};

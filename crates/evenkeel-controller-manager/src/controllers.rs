@@ -65,7 +65,7 @@ pub fn rate_factors(client: &str) -> RateFactors {
 /// CA and the pod templates of the PersistentVolume recycler.
 ///
 /// # Errors
-/// If one of the files cannot be read or parsed.
+/// Fails if one of the files cannot be read or parsed.
 pub fn options(options: &Options) -> Result<evenkeel_controllers::options::Options> {
     let mut controllers = options.controllers.clone();
     controllers.rootcacertpublisher.ca = read_root_ca(options)?.map(Arc::from);

@@ -1,6 +1,6 @@
 //! Controllers over a read-only connection. They never run; only their planners are called, to report their next actions.
 //!
-//! `evenkeel explain --offline` asks them about a cluster, and the console about the same cluster with an edited object.
+//! `evenkeel explain --offline` uses them for a cluster, and the console for the same cluster with an edited object.
 
 use anyhow::Result;
 use evenkeel_controllers::{
@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 
 /// Maximum time to wait for the caches. Afterwards, the report names the caches that have not synced.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// Time after which caches that the server refuses are no longer waited for.
+/// Maximum time to wait for caches whose requests the server rejects.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval between checks whether the caches have synced.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -42,9 +42,9 @@ pub struct Offline {
     caches: Caches,
     introspection: Introspection,
     reflectors: Tasks,
-    /// A future that is dropped stops nothing by itself.
+    /// Stops the tasks when this value is dropped.
     _reflectors_end: AbortOnDrop,
-    /// Resources of caches that did not sync. They are waited for once.
+    /// Resources of caches that did not sync in time. The next report does not wait for them again.
     unsynced: Mutex<HashSet<String>>,
 }
 
@@ -52,7 +52,7 @@ impl Offline {
     /// Sets up the controllers for reports about `subject` and its dependents. Reads nothing.
     ///
     /// # Errors
-    /// When a controller cannot be set up.
+    /// Fails if a controller cannot be set up.
     pub async fn start(
         kube: kube::Client,
         clock: &Clock,
@@ -161,7 +161,7 @@ impl Offline {
     /// Returns the report of each controller that handles the object. Waits for the caches that it needs, for a limited time.
     ///
     /// # Errors
-    /// When the objects of the garbage collector's report cannot be read.
+    /// Fails if the objects of the garbage collector's report cannot be read.
     pub async fn reports(&self, subject: &Subject) -> Result<Vec<ObjectReport>> {
         self.sync_caches(subject).await;
         let mut reports = self.introspection.object_reports(subject);

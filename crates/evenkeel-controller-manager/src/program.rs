@@ -28,7 +28,7 @@ pub const METRICS_TABLE: &str = include_str!("../data/metrics.tsv");
 /// Interval at which the log names the controllers that have not ended, if the shutdown has no timeout.
 const REMINDER: Duration = Duration::from_secs(5);
 
-/// Duration that stands for no timeout: longer than any shutdown.
+/// Duration that means no timeout: longer than any shutdown.
 const NO_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Runs the program with these arguments, which do not include its name. Returns its exit code.
@@ -115,7 +115,7 @@ fn start_intervals(options: &Options) -> StartIntervals {
     }
 }
 
-/// Returns the time that controllers have to stop. As upstream, a timeout of 0 means no limit.
+/// Returns the maximum time to wait until controllers stop. As upstream, a timeout of 0 means no limit.
 fn grace_period(timeout: Duration) -> Duration {
     if timeout.is_zero() { NO_TIMEOUT } else { timeout }
 }

@@ -23,7 +23,7 @@ pub fn command_line() -> CommandLine {
 /// Parses and validates the arguments, see [`CommandLine::read`].
 ///
 /// # Errors
-/// Returns the exit code if the program must not run, after `--help` for instance.
+/// Returns the exit code if the program must not run, for example after `--help`.
 pub fn from_arguments(arguments: impl IntoIterator<Item = String>) -> Result<Options, ExitCode> {
     Options::check(command_line().read(arguments)?).map_err(command_line::report_invalid_flags)
 }

@@ -67,7 +67,7 @@ impl Choice {
         choice
     }
 
-    /// Returns the enabled controllers of `known_controllers`, which are names with whether `*` enables each. The first
+    /// Returns the enabled controllers. `known_controllers` contains their names, each with whether `*` enables it. The first
     /// item that names a controller decides; `*` enables all others that are on by default.
     pub fn enabled<'a>(
         &self,

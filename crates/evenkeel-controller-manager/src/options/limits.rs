@@ -135,7 +135,7 @@ fn check_cloud(read: &Reader) {
     }
 }
 
-/// Returns the value of a string flag; empty if it has none.
+/// Returns the value of a string flag, or an empty string if it has none.
 fn text(read: &Reader, flag: &str) -> String {
     match read.parsed().value(flag) {
         Some(Value::Text(text)) => text,

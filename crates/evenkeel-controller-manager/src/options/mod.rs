@@ -62,7 +62,7 @@ pub struct Options {
     pub root_ca: Option<String>,
     /// Options of the secure port.
     pub serving: ServingOptions,
-    /// Time that controllers have to stop (`--controller-shutdown-timeout`). Zero means no limit.
+    /// Maximum time to wait until controllers stop (`--controller-shutdown-timeout`). Zero means no limit.
     pub shutdown_timeout: Duration,
     /// Start interval (`--controller-start-interval`): each controller starts between one and two intervals after its
     /// lease is acquired.

@@ -53,14 +53,14 @@ pub struct DryRunSettings<'a> {
 /// Prints the unfinished work of a dry run to standard error.
 pub fn print_waits(waits: &[String]) {
     use std::io::Write as _;
-    // Nothing depends on a message that cannot be written.
+    // A write error is ignored, because nothing depends on the message.
     let _ = writeln!(std::io::stderr(), "waiting: {}", waits.join("; "));
 }
 
 /// Runs the controllers on the cluster of `kube`, and returns their planned writes.
 ///
 /// # Errors
-/// If discovery fails, or a controller cannot start with its options.
+/// Fails if discovery fails, or a controller cannot start with its options.
 pub async fn dry_run(
     kube: kube::Client,
     clock: &Clock,
@@ -275,9 +275,9 @@ mod tests {
         evenkeel_api::Kind::new("coordination.k8s.io", "v1", "Lease", "leases", true)
     }
 
-    /// A terminating namespace is reconciled repeatedly until its objects are gone.
+    /// A terminating namespace is reconciled repeatedly until its objects are deleted.
     #[tokio::test(start_paused = true)]
-    async fn what_only_comes_again_is_not_awaited() {
+    async fn periodic_keys_are_not_waited_for() {
         let clock = Clock::starting_at("2026-01-01T00:00:00Z".parse().expect("a time"));
         let server = TestServer::builder().clock(clock.clone()).start().await.expect("a server");
         let client = Client::new(server.client(), clock.clone());
@@ -285,7 +285,7 @@ mod tests {
         let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/held"]}});
         send(&client, "POST", "/api/v1/namespaces/dying/configmaps", held).await;
         send(&client, "DELETE", "/api/v1/namespaces/dying", Value::Null).await;
-        // The controller leaves a namespace alone for its first seconds.
+        // The controller does not handle a namespace for its first seconds.
         clock.sleep(Duration::from_secs(10)).await;
         let settings = DryRunSettings {
             chosen: &descriptors(),
