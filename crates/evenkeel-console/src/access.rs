@@ -60,7 +60,7 @@ impl Keys {
     /// Generates all tokens.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// Fails if the system provides no random numbers.
     pub(crate) fn draw() -> Result<Self, ring::error::Unspecified> {
         Ok(Self { url: Token::draw(&SystemRandom::new())? })
     }

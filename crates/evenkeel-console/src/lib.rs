@@ -167,7 +167,7 @@ impl Console {
     /// Creates a console with new tokens. Nothing is read until [`Console::serve`].
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// Fails if the system provides no random numbers.
     pub fn new(options: ConsoleOptions) -> Result<Arc<Self>, NoRandomNumbers> {
         let ConsoleOptions {
             cluster,

@@ -264,7 +264,7 @@ impl Console {
     /// Returns the resource of an object's path.
     ///
     /// # Errors
-    /// When the API server does not serve it.
+    /// Fails if the API server does not serve it.
     pub(crate) fn resource_at<'a>(
         resources: &'a ServerResources,
         path: &ObjectPath,

@@ -14,7 +14,7 @@ pub trait Planners: Send + Sync {
     /// Sets up the planners for reports about `subject` and its dependents, as `kube` shows them. Reads nothing.
     ///
     /// # Errors
-    /// When a controller cannot be set up.
+    /// Fails if a controller cannot be set up.
     fn start<'a>(
         &'a self,
         kube: kube::Client,
@@ -29,7 +29,7 @@ pub trait PreviewReports: Send + Sync {
     /// Returns the report of each controller that handles the object.
     ///
     /// # Errors
-    /// When the objects that the reports need cannot be read.
+    /// Fails if the objects that the reports need cannot be read.
     fn of<'a>(&'a self, subject: &'a Subject) -> BoxFuture<'a, Result<Vec<ObjectReport>, String>>;
 
     /// Ends the reads.

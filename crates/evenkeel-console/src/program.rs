@@ -62,7 +62,7 @@ pub struct Contents {
 /// leader. `serving` are the options of the program's secure port. The console uses the same certificate.
 ///
 /// # Errors
-/// When the address is not available, or a certificate cannot be read.
+/// Fails if the address is not available, or a certificate cannot be read.
 pub fn serve(
     process: &Process,
     serving: &ServingOptions,

@@ -55,7 +55,7 @@ impl Scheduling {
     /// Explains how a pod would be scheduled now. Starts the caches if none run.
     ///
     /// # Errors
-    /// When the caches do not sync in time, or no profile selects the pod.
+    /// Fails if the caches do not sync in time, or no profile selects the pod.
     pub(crate) async fn explain(
         &self,
         namespace: &str,

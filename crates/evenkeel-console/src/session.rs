@@ -102,7 +102,7 @@ impl Session {
     /// Succeeds if the user has a permission. The administrator has all permissions.
     ///
     /// # Errors
-    /// When the user does not have it, or the API server does not respond.
+    /// Fails if the user does not have the permission, or the API server does not respond.
     pub(crate) async fn require(&self, permission: &Permission) -> Result<(), PageError> {
         let Some(user) = &self.user else { return Ok(()) };
         match user.has(permission).await? {
@@ -114,7 +114,7 @@ impl Session {
     /// Returns whether the user has a permission. A refusal is added to `refused`.
     ///
     /// # Errors
-    /// When the API server does not respond.
+    /// Fails if the API server does not respond.
     pub(crate) async fn check(
         &self,
         permission: &Permission,
@@ -225,7 +225,7 @@ impl Sessions {
     /// Begins a session of the cluster's administrator, for a browser with the URL's token.
     ///
     /// # Errors
-    /// When the system has no random numbers, or the console has no administrator.
+    /// Fails if the system provides no random numbers, or the console has no administrator.
     pub(crate) fn enter(&self) -> Result<Arc<Session>, PageError> {
         let Some(source) = self.administrator.clone() else {
             return Err(PageError::not_found(
@@ -265,7 +265,7 @@ impl Sessions {
     /// Begins the session of a bearer token's user.
     ///
     /// # Errors
-    /// When the API server does not accept the token, or the system has no random numbers.
+    /// Fails if the API server does not accept the token, or the system provides no random numbers.
     pub(crate) async fn log_in(&self, token: &str) -> Result<Arc<Session>, PageError> {
         let refused = |status, message: String| PageError { status, message };
         let Ok(_permit) = self.logins.try_acquire() else {

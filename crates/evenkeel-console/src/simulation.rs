@@ -27,12 +27,12 @@ pub trait TimeControl: Send + Sync {
     /// Sets the speed: a string such as `60x`.
     ///
     /// # Errors
-    /// When the string is not a speed.
+    /// Fails if the string is not a speed.
     fn set_speed(&self, speed: &str) -> Result<(), String>;
     /// Makes the time jump ahead.
     ///
     /// # Errors
-    /// When the time would be too far ahead.
+    /// Fails if the time would be too far ahead.
     fn jump(&self, by: Duration) -> Result<(), String>;
 }
 

@@ -122,7 +122,8 @@ impl Source {
     /// Sends an update to the API server as a dry run (`dryRun=All`), which stores nothing.
     ///
     /// # Errors
-    /// When the user may not update the object, or the API server does not respond. A refusal of the object is not an error.
+    /// Fails if the user may not update the object, or the API server does not respond. A refusal of the object is not an
+    /// error.
     pub(crate) async fn rehearse(
         &self,
         kind: &Kind,
@@ -282,7 +283,7 @@ impl Source {
     /// Returns some warnings of all namespaces, unsorted, and whether there are more.
     ///
     /// # Errors
-    /// When the user may not list events of all namespaces, or the API server does not respond.
+    /// Fails if the user may not list events of all namespaces, or the API server does not respond.
     pub(crate) async fn warnings(&self) -> Result<(Vec<Value>, bool), PageError> {
         let (path, selector) = (EVENTS.path(""), encode("type=Warning"));
         let target = format!("{path}?limit={EVENTS_PAGE}&fieldSelector={selector}");
@@ -301,7 +302,7 @@ impl Source {
     /// Changes an object by a merge patch (RFC 7396).
     ///
     /// # Errors
-    /// When this console only reads, or the API server refuses the change.
+    /// Fails if this console is read-only, or the API server rejects the change.
     pub(crate) async fn patch(
         &self,
         kind: &Kind,
@@ -329,7 +330,7 @@ impl Source {
     /// Returns the Behaviors of the cluster. `None` without their CustomResourceDefinition.
     ///
     /// # Errors
-    /// When the user may not list them, or the API server does not respond.
+    /// Fails if the user may not list them, or the API server does not respond.
     pub(crate) async fn behaviors(&self) -> Result<Option<Vec<Value>>, PageError> {
         let target = BEHAVIORS.path("");
         match self.read(&target, JSON, &Permission::list(&BEHAVIORS, "")).await {

@@ -140,7 +140,7 @@ pub(crate) fn editable(live: &Value) -> Option<String> {
 /// Returns an edited object with the live object's fields that the form leaves out.
 ///
 /// # Errors
-/// When the text is not an object, or names another object.
+/// Fails if the text is not an object, or names another object.
 pub(crate) fn merged(mut edited: Value, live: &Value) -> Result<Value, String> {
     let Some(fields) = edited.as_object_mut() else {
         return Err("The text is not an object with apiVersion, kind and metadata.".to_owned());

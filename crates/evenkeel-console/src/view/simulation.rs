@@ -162,7 +162,7 @@ impl FaultChange {
     /// Reads a form: a fault of a place (a node, `node/NAME` or `zone/NAME`) that begins and lasts for `duration`, or that ends.
     ///
     /// # Errors
-    /// When there is no such fault or place, or the duration is invalid.
+    /// Fails if there is no such fault or place, or the duration is invalid.
     pub(crate) fn of(
         form: impl Fn(&str) -> Option<String>,
         duration: impl FnOnce(&str) -> Result<Duration, String>,
