@@ -204,7 +204,7 @@ impl BindingCycle {
     /// Waits until the Permit plugins allow the pod.
     ///
     /// # Errors
-    /// If a plugin rejects the pod.
+    /// Fails if a plugin rejects the pod.
     async fn wait_on_permit(&self, assumed: &AssumedPod) -> Result<(), BindingFailure> {
         let Some(waiting) = &assumed.waiting else { return Ok(()) };
         let began = self.clock.instant();

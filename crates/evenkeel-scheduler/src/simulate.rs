@@ -105,7 +105,7 @@ impl Dump {
 /// object has `apiVersion` and `kind`.
 ///
 /// # Errors
-/// If the manifest is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
+/// Fails if the manifest is not valid, or an object has no `apiVersion`, `kind` or `metadata.name`.
 pub fn read_objects(text: &str) -> Result<Vec<Value>, DumpError> {
     let documents: Vec<Value> = match serde_json::from_str(text) {
         Ok(document) => vec![document],

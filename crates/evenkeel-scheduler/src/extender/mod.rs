@@ -163,7 +163,7 @@ impl std::fmt::Debug for Extender {
 /// Builds the extenders. Ignorable extenders come last. Must be called before the caches are started.
 ///
 /// # Errors
-/// If a URL, a certificate or a certificate file is invalid.
+/// Fails if a URL, a certificate or a certificate file is invalid.
 pub fn set_up(
     configs: &[ExtenderConfig],
     client: &Client,
@@ -247,7 +247,7 @@ impl Extender {
     /// Returns the nodes that the extender accepts.
     ///
     /// # Errors
-    /// If the call fails, or the response names a node that was not in the request.
+    /// Fails if the call fails, or the response names a node that was not in the request.
     pub async fn filter(
         &self,
         pod: &Pod,
@@ -280,7 +280,7 @@ impl Extender {
     /// Returns the scores to add to the plugins' weighted scores, each with its node name.
     ///
     /// # Errors
-    /// If the call fails. The scheduler then ignores the extender's scores.
+    /// Fails if the call fails. The scheduler then ignores the extender's scores.
     pub async fn prioritize(
         &self,
         pod: &Pod,
@@ -301,7 +301,7 @@ impl Extender {
     /// Binds the pod to the node.
     ///
     /// # Errors
-    /// If the call fails or the extender reports an error.
+    /// Fails if the call fails or the extender reports an error.
     pub async fn bind(&self, pod: &Pod, node: &str) -> Result<(), ExtenderError> {
         let binding = wire::Binding {
             pod_name: &pod.meta.name,
@@ -322,7 +322,7 @@ impl Extender {
     /// victims.
     ///
     /// # Errors
-    /// If the call fails, or a pod cannot be read.
+    /// Fails if the call fails, or a pod cannot be read.
     pub async fn process_preemption(
         &self,
         pod: &Pod,

@@ -463,7 +463,7 @@ pub trait Bind: Plugin {
     /// Binds the pod to the node, or skips it.
     ///
     /// # Errors
-    /// If the binding fails. The scheduler then calls no further plugin.
+    /// Fails if the binding fails. The scheduler then calls no further plugin.
     fn bind<'a>(
         &'a self,
         client: &'a Client,

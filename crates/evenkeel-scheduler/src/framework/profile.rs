@@ -227,7 +227,7 @@ impl Profile {
     /// Returns the pod's sort key in the active queue.
     ///
     /// # Errors
-    /// If the QueueSort plugin panics.
+    /// Fails if the QueueSort plugin panics.
     pub(crate) fn sort_key(
         &self,
         pod: &PodInfo,

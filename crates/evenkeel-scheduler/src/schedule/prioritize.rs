@@ -19,7 +19,7 @@ impl Cycle<'_> {
     ///
     /// # Errors
     ///
-    /// If a plugin panics.
+    /// Fails if a plugin panics.
     ///
     /// Upstream: `prioritizeNodes`, `NewSortedScoredNodes`.
     pub(super) fn prioritize_and_select_host(

@@ -171,7 +171,7 @@ async fn call_extenders(
 /// Upstream: `convertToVictims`.
 ///
 /// # Errors
-/// If the scheduler does not know a node or pod that the extender names.
+/// Fails if the scheduler does not know a node or pod that the extender names.
 fn convert_to_victims(
     cycle: &Cycle<'_>,
     extender: &str,

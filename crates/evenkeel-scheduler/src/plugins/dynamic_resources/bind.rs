@@ -28,7 +28,7 @@ struct Reservation {
 /// Returns the changes that allocate and reserve the claim for the pod.
 ///
 /// # Errors
-/// If the claim was deleted, allocated or deallocated since the decision.
+/// Fails if the claim was deleted, allocated or deallocated since the decision.
 ///
 /// Upstream: `bindClaim`.
 fn reservation(
@@ -92,7 +92,7 @@ fn with_preconditions(claim: &ResourceClaim, version: &str, mut change: Value) -
 /// writes to any claim of the name.
 ///
 /// # Errors
-/// If another claim has the name by now.
+/// Fails if another claim already has the name.
 fn same_claim(old: &ResourceClaim, current: ResourceClaim) -> Result<ResourceClaim, String> {
     if current.meta.uid == old.meta.uid {
         return Ok(current);

@@ -17,7 +17,7 @@ pub(super) type Amounts = BTreeMap<Box<str>, Quantity>;
 /// Returns the capacity that the request consumes.
 ///
 /// # Errors
-/// If the device's request policy cannot represent the requested amount. No device is suitable then.
+/// Fails if the device's request policy cannot represent the requested amount. No device is suitable then.
 pub(super) fn consumed(
     requested: Option<&CapacityRequirements>,
     total: &Map<DeviceCapacity>,
@@ -38,7 +38,7 @@ pub(super) fn consumed(
 /// Returns whether the device has the requested capacity beside `consumed_by_others`.
 ///
 /// # Errors
-/// As for [`consumed`].
+/// Fails as [`consumed`] does.
 pub(super) fn suffices(
     requested: Option<&CapacityRequirements>,
     total: &Map<DeviceCapacity>,

@@ -19,7 +19,7 @@ pub(super) struct ClaimName<'a> {
 /// Returns the names of the pod's claims.
 ///
 /// # Errors
-/// If a claim has not been generated yet, or the pod names neither claim nor template.
+/// Fails if a claim has not been generated yet, or the pod names neither claim nor template.
 pub(super) fn names(pod: &Pod) -> Result<Vec<ClaimName<'_>>, String> {
     let mut names = Vec::new();
     for claim in &pod.spec.resource_claims {
@@ -49,7 +49,7 @@ pub(super) fn names(pod: &Pod) -> Result<Vec<ClaimName<'_>>, String> {
 /// Returns the pod's claims.
 ///
 /// # Errors
-/// If a claim does not exist, is being deleted, or was generated for another pod.
+/// Fails if a claim does not exist, is being deleted, or was generated for another pod.
 pub(super) fn of_pod(
     pod: &Pod,
     get: impl Fn(&str) -> Option<Arc<ResourceClaim>>,

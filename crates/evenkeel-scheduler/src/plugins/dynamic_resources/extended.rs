@@ -73,7 +73,7 @@ impl ExtendedResourceRequest {
     /// Reports for each resource whether devices must provide it, because the node does not advertise it.
     ///
     /// # Errors
-    /// If neither the node nor devices can provide a resource.
+    /// Fails if neither the node nor devices can provide a resource.
     pub(super) fn needs_devices_on(&self, node: &Node) -> Result<NeedsDevices, Status> {
         let needs_devices = self.resources.iter().map(|(name, class)| {
             match node.status.allocatable.get(name).map(|amount| amount.value()) {

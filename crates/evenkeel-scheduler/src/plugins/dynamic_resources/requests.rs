@@ -97,7 +97,7 @@ pub(super) fn claim_name(claim: &ResourceClaim) -> String {
 /// Validates a claim and looks up its classes.
 ///
 /// # Errors
-/// If the claim cannot be allocated on any node.
+/// Fails if the claim cannot be allocated on any node.
 pub(super) fn claim_requests(
     claim: &Arc<ResourceClaim>,
     classes: &Classes<'_>,

@@ -51,7 +51,7 @@ pub(super) fn rank(claim: &ResourceClaim, is_selected: impl Fn(&str) -> bool) ->
 /// Builds the allocation of a claim from the selected devices.
 ///
 /// # Errors
-/// If a node selector has several terms, because an allocation cannot combine their alternatives.
+/// Fails if a node selector has several terms, because an allocation cannot combine their alternatives.
 pub(super) fn allocation(
     node: &str,
     claim_requests: &ClaimRequests,

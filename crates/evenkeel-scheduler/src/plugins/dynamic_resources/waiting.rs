@@ -35,7 +35,7 @@ impl NotReady {
 /// if all are ready, else the time of the next check. `deadline` ends the pod's wait.
 ///
 /// # Errors
-/// If a device failed, a claim does not exist, or a deadline has passed.
+/// Fails if a device failed, a claim does not exist, or a deadline has passed.
 ///
 /// Upstream: `isPodReadyForBinding`.
 fn check_readiness(

@@ -49,7 +49,7 @@ impl CsiVolume {
 ///
 /// # Errors
 ///
-/// If a claim does not exist, belongs to another pod, or has no name.
+/// Fails if a claim does not exist, belongs to another pod, or has no name.
 pub(super) fn volumes_of_pod(
     listers: &dyn VolumeListers,
     pod: &Pod,

@@ -52,7 +52,7 @@ pub(super) fn selected_node_patch(claim: &PersistentVolumeClaim, node: &str) -> 
 ///
 /// # Errors
 ///
-/// If a claim can no longer be bound: an object was deleted, the volume is not accessible from the node, or the
+/// Fails if a claim can no longer be bound: an object was deleted, the volume is not accessible from the node, or the
 /// provisioner failed.
 ///
 /// Upstream: `checkBindings`.

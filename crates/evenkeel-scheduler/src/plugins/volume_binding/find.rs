@@ -86,7 +86,7 @@ pub(super) fn is_bound(claim: &PersistentVolumeClaim) -> bool {
 ///
 /// # Errors
 ///
-/// If the claim does not exist, is lost or being deleted, or belongs to another pod.
+/// Fails if the claim does not exist, is lost or being deleted, or belongs to another pod.
 pub(super) fn usable_claim(
     pod: &Pod,
     name: &str,
