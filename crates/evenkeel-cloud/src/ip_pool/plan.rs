@@ -72,9 +72,9 @@ struct OtherAddresses<'a> {
     claimed: BTreeSet<IpAddr>,
 }
 
-/// Allocates addresses to `service`: the requested one, or else its current ones, or else the first free ones
-/// of the pools. The result has one address of the service's first family, and one of its second family if a
-/// pool has a free one. A service that requires both families gets both or none.
+/// Allocates addresses to `service`: the requested one, otherwise its current ones, otherwise the first free ones of the pools.
+/// The result has one address of the service's first family, and one of its second family if a pool has a free one. A service
+/// that requires both families gets both or none.
 pub(super) fn allocate(
     pools: &[Pool],
     services: &[Arc<Service>],

@@ -1,4 +1,4 @@
-//! Tables of decisions, and a test that plans converge.
+//! Tests of decisions in tables of cases, and a test that plans converge.
 
 use super::{
     addresses::NodeIpError,

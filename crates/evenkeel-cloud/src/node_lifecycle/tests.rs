@@ -1,4 +1,4 @@
-//! Tables of decisions, and a test that plans converge.
+//! Tests of decisions in tables of cases, and a test that plans converge.
 
 use super::plan::{self, InstanceState, SHUTDOWN_TAINT};
 use crate::fixtures::{action_summaries, apply, node, node_view};

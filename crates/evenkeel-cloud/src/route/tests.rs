@@ -1,4 +1,4 @@
-//! Tables of decisions, and a property: after a plan is carried out, no changes remain.
+//! Tests of decisions in tables of cases, and a property test: after a plan is carried out, no changes remain.
 
 use super::{parse_cluster_cidrs, plan};
 use crate::{

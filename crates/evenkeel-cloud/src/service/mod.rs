@@ -192,7 +192,7 @@ impl ServiceSync<'_> {
         loop {
             let last = self.controller.last_applied().get(self.key).cloned();
             let decision = plan::decide(service.as_deref(), last.as_ref(), &self.hosts);
-            // The service that the decision is about: a release is about the last one.
+            // Service to which the decision applies: a release applies to the last one.
             let subject = match (&decision, last, &service) {
                 (Decision::Release, Some(last), _) => last.service,
                 (_, _, Some(service)) => Arc::clone(service),
@@ -232,7 +232,7 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Deletes the load balancer and removes the finalizer of a service that needs no load balancer any more.
+    /// Deletes the load balancer and removes the finalizer of a service that no longer needs a load balancer.
     async fn clean_up(&self, service: &Service) -> Result<(), SyncError> {
         let existing =
             self.balancer.get(&self.controller.cluster, service).await.map_err(|error| {
@@ -273,8 +273,8 @@ impl ServiceSync<'_> {
         Ok(())
     }
 
-    /// Updates the nodes of the load balancer. If the cloud refuses the update, ensures the load balancer
-    /// instead, as upstream does.
+    /// Updates the nodes of the load balancer. If the cloud rejects the update, ensures the load balancer instead, as upstream
+    /// does.
     async fn update_hosts(&self, service: &Arc<Service>) -> Result<(), SyncError> {
         let metrics = &self.controller.metrics;
         metrics.syncs.inc();

@@ -37,8 +37,8 @@ pub(super) enum Decision {
     Hosts,
 }
 
-/// Returns whether a change of a service enqueues it. The controller's own writes must not, because they would
-/// cut the service's backoff short.
+/// Returns whether a change of a service enqueues it. The controller's own writes must not, because they would shorten the
+/// service's backoff.
 pub(super) fn needs_sync(old: Option<&Service>, new: &Service) -> bool {
     let Some(old) = old else { return wants_load_balancer(new) || needs_cleanup(new) };
     needs_cleanup(new)
@@ -198,7 +198,7 @@ pub(super) fn updated_hosts_event(service: &Service, hosts: &Hosts) -> Plan {
     plan
 }
 
-/// Returns the event after the cloud refused other nodes.
+/// Returns the event after the cloud rejected an update of the nodes.
 pub(super) fn refused_hosts_event(service: &Service, hosts: &Hosts, error: &str) -> Plan {
     let message = format!(
         "Error updating load balancer with new hosts {} [node names limited, total number of nodes: {}], error: {error}",

@@ -1,4 +1,4 @@
-//! Tables of decisions, and a property: after any events, the plans converge to the desired state.
+//! Tests of decisions in tables of cases, and a property test: after any events, the plans converge to the desired state.
 
 use super::{
     changes,
