@@ -175,7 +175,7 @@ impl Nodes {
 /// Parses a duration such as `90s`, `2h30m` or `7d`.
 ///
 /// # Errors
-/// The string is not a duration above zero.
+/// Fails if the string is not a duration above zero.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     duration_above_zero(text)
         .map_err(|reason| format!("{reason}; write one such as 90s, 2h30m or 7d"))

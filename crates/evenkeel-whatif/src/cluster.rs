@@ -46,7 +46,7 @@ impl Cluster {
     /// are left out here, too.
     ///
     /// # Errors
-    /// A file cannot be read, or holds no objects.
+    /// Fails if a file cannot be read, or contains no objects.
     pub fn add_path(&mut self, path: &Path, options: &CloneOptions) -> Result<(), ReadError> {
         let io_error = |source| ReadError::Io { path: path.to_owned(), source };
         if path.is_dir() {

@@ -105,7 +105,7 @@ pub enum Progress {
 /// Equal arguments have equal results.
 ///
 /// # Errors
-/// The cluster cannot be loaded, has no nodes, or lacks nodes that the change names.
+/// Fails if the cluster cannot be loaded, has no nodes, or lacks nodes that the change names.
 ///
 /// # Panics
 /// If it is called within a runtime.

@@ -36,7 +36,7 @@ pub struct Skipped {
 /// Reads the objects of all resources that the client may list.
 ///
 /// # Errors
-/// The server does not respond. A resource whose list it refuses is skipped.
+/// Fails if the server does not respond. A resource is skipped if the server responds to its list with an error.
 pub async fn read(client: &Client, options: &CloneOptions) -> Result<Cloned, ApiError> {
     let resources = client.api_resources().await?;
     let mut cloned = Cloned::default();

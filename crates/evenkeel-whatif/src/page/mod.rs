@@ -57,7 +57,7 @@ impl Page<'_> {
     /// Returns the page as HTML.
     ///
     /// # Errors
-    /// The template cannot be written. Only a broken template does that.
+    /// Fails if the template cannot be rendered, which only an error in the template causes.
     pub fn html(&self) -> Result<String, askama::Error> {
         let names: Vec<&str> = self.variants.iter().map(|variant| variant.name).collect();
         let comparison = match (self.comparison, &*names) {
