@@ -1,4 +1,4 @@
-//! Check of a command line and a configuration file, without a start of the program.
+//! Validates a command line and a configuration file without starting the program.
 
 use crate::{
     Registry,
@@ -20,12 +20,12 @@ pub struct CheckedFlags {
     pub without_effect: Vec<&'static str>,
     /// Path of the configuration file (`--config`).
     pub config_file: Option<String>,
-    /// Configuration from file and flags, or the reason for which the program refuses it. `None` if `--config` names a file
-    /// whose content is not known.
+    /// Configuration from file and flags, or the reason why the program rejects it. `None` if `--config` names a file whose
+    /// content is not known.
     pub configuration: Option<Result<Configuration>>,
 }
 
-/// Parts of a configuration that tell which pods the scheduler serves, and under which lease.
+/// Parts of a configuration that determine which pods the scheduler serves, and under which lease.
 #[derive(Debug, Clone)]
 pub struct Configuration {
     /// Names of the profiles, the values of `spec.schedulerName`.
@@ -34,7 +34,7 @@ pub struct Configuration {
     pub leader: LeaderElectionOptions,
 }
 
-/// Checks flags, and the content of the file that `--config` names.
+/// Validates flags, and the content of the file that `--config` names.
 ///
 /// # Errors
 /// Returns the errors of all invalid flags.

@@ -23,11 +23,11 @@ pub(crate) fn address(_: &Reader) -> Option<SocketAddr> {
     None
 }
 
-/// Adds the console to the program, if the flag asks for it. `caches` are those of the scheduler. The dry runs of pods have the
+/// Adds the console to the program if the flag enables it. `caches` are those of the scheduler. The dry runs of pods use the
 /// plugins of the configuration, and do not call its extenders.
 ///
 /// # Errors
-/// If the address is not available, or a certificate cannot be read.
+/// Fails if the address is not available, or a certificate cannot be read.
 #[cfg(feature = "console")]
 pub(crate) fn serve(
     process: &Process,

@@ -79,7 +79,7 @@ use tokio_util::sync::CancellationToken;
 /// Name of the program and of its lease, and the first part of its user agents.
 const NAME: &str = "kube-scheduler";
 
-/// Time that tasks have to stop when the program ends.
+/// Maximum time to wait until tasks stop when the program ends.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 /// Runs the program with these arguments, which do not include its name. Returns its exit code.
@@ -124,7 +124,7 @@ pub fn command_line() -> CommandLine {
 /// Upstream: `profile.NewMap`.
 ///
 /// # Errors
-/// If the configuration is invalid.
+/// Fails if the configuration is invalid.
 pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
     let gates = FeatureGates::default();
     let config = KubeSchedulerConfiguration::parse(text, &gates)?;
@@ -136,7 +136,7 @@ pub fn profiles(text: &str, plugins: &Registry) -> Result<Vec<Profile>> {
 /// no extenders.
 ///
 /// # Errors
-/// If the configuration is invalid or has extenders.
+/// Fails if the configuration is invalid or has extenders.
 pub fn library_options(
     text: &str,
     plugins: &Registry,
@@ -273,7 +273,7 @@ fn stand_by(
     on_elected: impl FnOnce() + Send + 'static,
 ) {
     let elected = CancellationToken::new();
-    // Hands the scheduler from the runnable of the standby to the runnable of the leader.
+    // Passes the scheduler from the runnable of the standby to the runnable of the leader.
     let (sender, receiver) = oneshot::channel();
     let until_elected = elected.clone();
     manager.add(RunnableGroup::Others, "scheduler stands by", |context| async move {

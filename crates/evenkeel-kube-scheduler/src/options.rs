@@ -106,7 +106,7 @@ impl Options {
     /// Upstream: `ApplyTo`.
     ///
     /// # Errors
-    /// If the file cannot be read or the configuration is invalid.
+    /// Fails if the file cannot be read or the configuration is invalid.
     pub(super) fn configuration(&self) -> Result<KubeSchedulerConfiguration> {
         let read =
             |path: &String| std::fs::read_to_string(path).with_context(|| format!("open {path}"));
@@ -117,7 +117,7 @@ impl Options {
     /// Returns the validated configuration from the content of the file, if there is one, and the flags.
     ///
     /// # Errors
-    /// If the configuration is invalid.
+    /// Fails if the configuration is invalid.
     pub(super) fn configuration_from(
         &self,
         text: Option<&str>,

@@ -53,7 +53,7 @@ const POINTS: [ConfigPoint; 15] = [
 /// Builds the profiles of a validated configuration.
 ///
 /// # Errors
-/// If a plugin is unknown, cannot be created, or does not implement an extension point that names it.
+/// Fails if a plugin is unknown, cannot be created, or does not implement an extension point that names it.
 pub(super) fn build_profiles(
     config: &KubeSchedulerConfiguration,
     registry: &Registry,
@@ -111,7 +111,7 @@ impl<'a> ProfileBuilder<'a> {
     /// Assigns the plugins to extension points.
     ///
     /// # Errors
-    /// If a list is invalid, or there is not exactly one queue sort plugin, or there is no bind plugin.
+    /// Fails if a list is invalid, or there is not exactly one queue sort plugin, or there is no bind plugin.
     fn profile(&self, name: &str) -> Result<Profile> {
         for point in POINTS {
             self.check_list(point)?;
@@ -141,7 +141,7 @@ impl<'a> ProfileBuilder<'a> {
         Ok(Profile::from_parts(name, plugins.collect(), points.collect()))
     }
 
-    /// Returns the plugin's weight from the list `score`, else from `multiPoint`, else 1. The first entry counts.
+    /// Returns the plugin's weight from the list `score`, otherwise from `multiPoint`, otherwise 1. The first entry counts.
     fn weight(&self, name: &str) -> i64 {
         let [score, multi_point] =
             ["score", "multiPoint"].map(|point| &self.lists.at_point(point).enabled);

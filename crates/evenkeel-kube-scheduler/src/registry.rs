@@ -25,7 +25,7 @@ impl PluginContext<'_> {
     /// Upstream: `DecodeInto`.
     ///
     /// # Errors
-    /// If the arguments do not have the form of `T`.
+    /// Fails if the arguments do not have the form of `T`.
     pub fn parse<T: DeserializeOwned + Default>(&self) -> Result<T, serde_json::Error> {
         if self.args.is_null() { Ok(T::default()) } else { T::deserialize(self.args) }
     }

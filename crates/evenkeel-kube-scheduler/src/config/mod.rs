@@ -172,7 +172,7 @@ impl KubeSchedulerConfiguration {
     /// Parses a configuration and sets its defaults.
     ///
     /// # Errors
-    /// If it has unknown fields or values of a wrong type.
+    /// Fails if it has unknown fields or values of a wrong type.
     pub fn parse(text: &str, gates: &FeatureGates) -> Result<Self, ReadError> {
         let mut configuration = read::read(text)?;
         configuration.set_defaults(gates);

@@ -13,7 +13,7 @@ const KIND: &str = "KubeSchedulerConfiguration";
 /// Parses YAML or JSON, and checks the arguments of in-tree plugins. The arguments of other plugins stay unchanged.
 ///
 /// # Errors
-/// If a field is unknown or has a value of a wrong type, or if the file is not a configuration.
+/// Fails if a field is unknown or has a value of a wrong type, or if the file is not a configuration.
 pub(super) fn read(text: &str) -> Result<KubeSchedulerConfiguration, ReadError> {
     let strict = |error: String| ReadError(format!("strict decoding error: {error}"));
     let mut tree: Value =

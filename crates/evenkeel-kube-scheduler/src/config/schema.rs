@@ -34,7 +34,7 @@ pub(super) fn has_struct(name: &str) -> bool {
 /// Returns the paths of the unknown fields.
 ///
 /// # Errors
-/// If a field's value has a wrong type.
+/// Fails if a field's value has a wrong type.
 pub(super) fn reduce_to_struct(value: &mut Value, name: &str) -> Result<Vec<String>, String> {
     let mut checker = Checker { unknown: Vec::new(), fields: Vec::new() };
     checker.check_object(value, name, name, "")?;
