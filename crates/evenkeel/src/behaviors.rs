@@ -29,7 +29,7 @@ const SERVED_AT: [&str; 2] = [
 /// Installs the CustomResourceDefinitions, or updates those in a data folder of an older version. Waits until they are served.
 ///
 /// # Errors
-/// When the server refuses a definition, or does not serve it.
+/// Fails if the server rejects a definition, or does not serve it.
 pub(crate) async fn install(client: &Client) -> Result<()> {
     let [behaviors, stages] = SERVED_AT;
     apply(client, BEHAVIOR_DEFINITION, &behavior_definition()).await?;

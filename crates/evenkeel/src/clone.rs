@@ -104,7 +104,7 @@ fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
 /// Reads a scheduler's configuration that `evenkeel up` can use.
 ///
 /// # Errors
-/// The file cannot be read, or its configuration is invalid or has extenders.
+/// Fails if the file cannot be read, or its configuration is invalid or has extenders.
 fn read_scheduler_config(path: &Path) -> Result<Map<String, Value>> {
     let name = || format!("--scheduler-config: {}", path.display());
     let text = fs::read_to_string(path).with_context(name)?;

@@ -94,7 +94,7 @@ impl Drop for ControlSocket {
 /// Listens on a socket at `path`, with mode 0600. Replaces an existing file.
 ///
 /// # Errors
-/// When the socket cannot be created.
+/// Fails if the socket cannot be created.
 pub(crate) fn start(path: &Path, served: Served, tasks: &Tasks) -> Result<ControlSocket> {
     let listener = bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
     let served = Arc::new(served);

@@ -24,7 +24,7 @@ impl Copied {
     /// Writes the file, which marks the folder as a copy.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// Fails if the file cannot be written.
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         let path = folder.join(FILE);
         let text = serde_json::to_string_pretty(self)?;
@@ -34,7 +34,7 @@ impl Copied {
     /// Reads the file of a data folder; `None` if the folder is not a copy of a cluster.
     ///
     /// # Errors
-    /// The file cannot be read, or was changed to something else.
+    /// Fails if the file cannot be read, or was changed to something else.
     pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
         let path = folder.join(FILE);
         let text = match fs::read_to_string(&path) {

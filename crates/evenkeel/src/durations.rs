@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Parses a duration such as `1h30m`.
 ///
 /// # Errors
-/// When the value is not a duration, or is negative. The error shows the format.
+/// Fails if the value is not a duration, or is negative. The error shows the format.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     duration::parse(text).map_err(|reason| format!("{reason}; write one such as 90s, 5m or 1h30m"))
 }

@@ -133,7 +133,7 @@ const PLANNED: &str = "evenkeel.dev/planned-outage";
 /// Starts a planned outage: partitions a node from the API server until `end`.
 ///
 /// # Errors
-/// When the API server refuses the change of the node.
+/// Fails if the API server rejects the change of the node.
 pub(crate) async fn start_planned_outage(client: &Client, node: &str, end: FaultEnd) -> Result<()> {
     let value = Some(end.to_string());
     let change = Change { annotations: vec![(SILENT, value.clone()), (PLANNED, value)] };
@@ -143,7 +143,7 @@ pub(crate) async fn start_planned_outage(client: &Client, node: &str, end: Fault
 /// Ends the planned outage of a node from a previous run. Returns whether there was one.
 ///
 /// # Errors
-/// When the API server refuses the change of the node.
+/// Fails if the API server rejects the change of the node.
 pub(crate) async fn end_planned_outage(client: &Client, node: &Node) -> Result<bool> {
     let Some(change) = end_of_plan(&node.meta.annotations) else { return Ok(false) };
     annotate(client, &Node::kind(), "", &node.meta.name, &change).await?;

@@ -76,7 +76,7 @@ struct Placed {
 /// Simulates the scheduling, and returns the output.
 ///
 /// # Errors
-/// When a file cannot be read, or the pod does not exist.
+/// Fails if a file cannot be read, or the pod does not exist.
 pub fn simulate(args: &Args) -> BoxFuture<'_, Result<String>> {
     Box::pin(simulate_files(args))
 }
@@ -268,7 +268,7 @@ fn read(path: &PathBuf) -> Result<String> {
 /// upstream's defaults if `schedulers` is empty. `None` if no scheduler has a profile for the pod. Only reads.
 ///
 /// # Errors
-/// When the caches do not sync in time.
+/// Fails if the caches do not sync in time.
 pub async fn explain(
     kube: kube::Client,
     namespace: &str,

@@ -43,8 +43,8 @@ impl Schedulers {
     /// set of caches. Ties among nodes are broken differently by each scheduler.
     ///
     /// # Errors
-    /// When a configuration or a feature gate is invalid, or two configurations have a profile of the same name. The error names
-    /// the place.
+    /// Fails if a configuration or a feature gate is invalid, or two configurations have a profile of the same name. The error
+    /// names the place.
     pub fn options(&self) -> Result<Vec<SchedulerOptions>> {
         let pairs = self.feature_gates.iter();
         let pairs: Vec<_> =

@@ -244,7 +244,7 @@ impl Process {
 /// the lock without a record.
 ///
 /// # Errors
-/// When the process writes no record.
+/// Fails if the process writes no record.
 async fn process(clusters: &Clusters, found: &Cluster) -> Result<Option<Process>> {
     let (clock, name) = (Clock::system(), &found.name);
     let mut current = Some(found.clone());
@@ -318,7 +318,7 @@ async fn has_ended_within(clusters: &Clusters, name: &str, limit: Duration) -> R
 /// Kills a process that was requested to stop, and waits for its end.
 ///
 /// # Errors
-/// When another process runs the cluster by now, or the process does not end.
+/// Fails if another process already runs the cluster, or the process does not end.
 async fn kill(clusters: &Clusters, name: &str, asked: Option<&Process>) -> Result<()> {
     let record = clusters.find(name)?.and_then(|cluster| cluster.record);
     let current = record.map(Process::of).transpose()?;

@@ -22,7 +22,7 @@ impl Connection {
     /// Finds a cluster by name. Without a name, finds the only cluster, that of the kubeconfig's current context, or `default`.
     ///
     /// # Errors
-    /// When there is no such cluster, when there are several, or when it does not run.
+    /// Fails if the cluster does not exist, several clusters match, or the cluster does not run.
     pub(crate) fn find(name: Option<&str>) -> Result<Self> {
         let home = Home::from_env();
         let all = Clusters::of(&home).all()?;
@@ -40,7 +40,7 @@ impl Connection {
     /// Sends a request to the control socket.
     ///
     /// # Errors
-    /// When the process does not respond, or refuses the request.
+    /// Fails if the process does not respond, or rejects the request.
     pub(crate) async fn ask(&self, method: Method, target: &str) -> Result<Bytes> {
         let answer = ask(&self.record.socket, method, target).await;
         answer.with_context(|| format!("cluster {}", self.name()))
@@ -49,7 +49,7 @@ impl Connection {
     /// Returns the time of the cluster.
     ///
     /// # Errors
-    /// When the process does not respond.
+    /// Fails if the process does not respond.
     pub(crate) async fn time(&self) -> Result<TimeReport> {
         let answer = self.ask(Method::GET, time::PATH).await?;
         serde_json::from_slice(&answer).context("the process reports no time")
@@ -58,7 +58,7 @@ impl Connection {
     /// Returns a client of the cluster's API server.
     ///
     /// # Errors
-    /// When another program runs the API server, whose kubeconfig only the user has.
+    /// Fails if another program runs the API server, whose kubeconfig only the user has.
     pub(crate) async fn client(&self) -> Result<Client> {
         let Some(kubeconfig) = self.record.kubeconfig.clone() else {
             bail!(

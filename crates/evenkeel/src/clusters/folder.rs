@@ -63,7 +63,7 @@ impl Clusters {
     /// Returns all clusters by name, including crashed ones.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub(crate) fn all(&self) -> Result<Vec<Cluster>> {
         self.names()?.iter().filter_map(|name| self.find(name).transpose()).collect()
     }
@@ -71,7 +71,7 @@ impl Clusters {
     /// Returns the cluster of a data folder, if there is one.
     ///
     /// # Errors
-    /// When the clusters' folder cannot be read.
+    /// Fails if the clusters' folder cannot be read.
     pub(crate) fn of_data(&self, folder: &Path) -> Result<Option<Cluster>> {
         Ok(self.all()?.into_iter().find(|cluster| cluster.uses(folder)))
     }
@@ -96,7 +96,7 @@ impl Clusters {
     /// Returns the cluster with this name, if it exists.
     ///
     /// # Errors
-    /// When its folder cannot be read.
+    /// Fails if its folder cannot be read.
     pub(crate) fn find(&self, name: &str) -> Result<Option<Cluster>> {
         let folder = self.folder_of(name);
         let is_locked = is_locked(&folder.join(LOCK))
@@ -109,7 +109,7 @@ impl Clusters {
     /// Creates and locks the folder of a cluster for this process, and removes files of a crashed process.
     ///
     /// # Errors
-    /// When a process runs a cluster of this name, or the folder cannot be written.
+    /// Fails if a process runs a cluster of this name, or the folder cannot be written.
     pub(crate) fn claim(&self, name: &str) -> Result<Claim> {
         let folder = self.folder_of(name);
         for _ in 0..MAX_ATTEMPTS {
@@ -153,7 +153,7 @@ impl Clusters {
     /// these clusters are not started again.
     ///
     /// # Errors
-    /// When files cannot be removed.
+    /// Fails if files cannot be removed.
     pub(crate) fn remove_orphans(&self) -> Result<()> {
         let is_gone = |record: &Record| record.data_dir.as_ref().is_some_and(|dir| !dir.exists());
         for name in self.names()? {
@@ -170,7 +170,7 @@ impl Clusters {
     /// Waits until the process of a cluster has ended, and removes its remaining files. Blocks the thread.
     ///
     /// # Errors
-    /// When files cannot be removed.
+    /// Fails if files cannot be removed.
     pub(super) fn wait_and_remove(&self, name: &str) -> Result<()> {
         let folder = self.folder_of(name);
         let lock = match File::open(folder.join(LOCK)) {
@@ -243,7 +243,7 @@ impl Claim {
     /// Writes the cluster's record.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub(crate) fn write(&self, record: &Record) -> Result<()> {
         write_private(&self.folder.join(RECORD), &serde_json::to_string_pretty(record)?)
     }
@@ -252,7 +252,7 @@ impl Claim {
     /// process that waits for the lock then finds the ports and the data folder unused.
     ///
     /// # Errors
-    /// When files cannot be removed.
+    /// Fails if files cannot be removed.
     pub(crate) fn remove(self) -> Result<()> {
         let Self { clusters, folder, _lock: lock } = self;
         std::mem::forget(lock);

@@ -90,7 +90,7 @@ pub(crate) fn load(args: &LoadArgs) -> ExitCode {
 /// Applies the manifests of files and folders. `report` gets a line for each object.
 ///
 /// # Errors
-/// When a file cannot be read, or the server refuses an object.
+/// Fails if a file cannot be read, or the server rejects an object.
 pub(crate) async fn load_paths(
     client: &Client,
     paths: &[PathBuf],
@@ -102,7 +102,7 @@ pub(crate) async fn load_paths(
 /// Returns the objects of files and folders, in the order in which they are applied.
 ///
 /// # Errors
-/// When a file cannot be read, or a path has no object.
+/// Fails if a file cannot be read, or a path has no object.
 pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<Vec<Value>> {
     let manifests = manifests::ordered(parse(paths)?);
     Ok(manifests.into_iter().map(|manifest| Value::Object(manifest.object)).collect())
@@ -111,7 +111,7 @@ pub(crate) fn read_manifests(paths: &[PathBuf]) -> Result<Vec<Value>> {
 /// Returns the objects of a manifest in the order in which they are applied. Errors name `source`.
 ///
 /// # Errors
-/// When the manifest has no objects, or cannot be parsed.
+/// Fails if the manifest has no objects, or cannot be parsed.
 pub(crate) fn parse_manifests(source: &str, text: &str) -> Result<Vec<Value>> {
     let manifests = manifests::ordered(manifests::parse(source, text)?);
     if manifests.is_empty() {
@@ -141,7 +141,7 @@ fn parse(paths: &[PathBuf]) -> Result<Vec<Manifest>> {
 /// Applies objects. Errors name their origin `source`; `report` gets a line for each object.
 ///
 /// # Errors
-/// When the server refuses an object.
+/// Fails if the server rejects an object.
 pub(crate) async fn load_objects(
     client: &Client,
     source: &str,

@@ -77,7 +77,7 @@ impl Manifest {
 /// Returns the objects of a manifest, which is JSON or YAML documents. Lists are replaced by their items.
 ///
 /// # Errors
-/// When the manifest cannot be parsed, or an object lacks its type or its name.
+/// Fails if the manifest cannot be parsed, or an object lacks its type or its name.
 pub(super) fn parse(source: &str, text: &str) -> Result<Vec<Manifest>> {
     let objects = read_objects(text).with_context(|| source.to_owned())?;
     let manifests = objects.into_iter().map(|object| match object {

@@ -28,7 +28,7 @@ impl NamedCluster {
 /// `default`.
 ///
 /// # Errors
-/// When there is no such cluster, or when there are several.
+/// Fails if the cluster does not exist, or several clusters match.
 pub(super) fn find<'a>(
     clusters: &'a [Cluster],
     name: Option<&str>,

@@ -116,7 +116,7 @@ pub(crate) struct Cluster {
 /// Checks that a name is a DNS label (RFC 1123).
 ///
 /// # Errors
-/// The name is not a DNS label.
+/// Fails if the name is not a DNS label.
 pub(crate) fn check_name(name: &str) -> Result<String, String> {
     if forms::dns_label(name).is_empty() {
         return Ok(name.to_owned());
@@ -137,7 +137,7 @@ impl Cluster {
 /// kubeconfig's current context, or `default`.
 ///
 /// # Errors
-/// When there is no such cluster, or when there are several.
+/// Fails if the cluster does not exist, or several clusters match.
 pub(crate) fn choose<'a>(
     clusters: &'a [Cluster],
     name: Option<&str>,

@@ -66,7 +66,7 @@ impl Answer {
     /// Formats the answer in one of the formats of `--output`.
     ///
     /// # Errors
-    /// When the answer cannot be encoded.
+    /// Fails if the answer cannot be encoded.
     pub fn format(&self, output: &str, now: Timestamp) -> Result<String> {
         match output {
             "json" => Ok(serde_json::to_string_pretty(self)? + "\n"),

@@ -163,7 +163,7 @@ impl Source for Live {
 /// Sends a request to a Unix socket, and returns the body of the response.
 ///
 /// # Errors
-/// When no process responds, or when the response is an error; the error then has its body.
+/// Fails if no process responds, or the response is an error; the error then contains its body.
 pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Bytes> {
     let stream = UnixStream::connect(path).await?;
     let (mut sender, connection) =

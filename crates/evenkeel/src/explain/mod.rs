@@ -82,7 +82,7 @@ const MAX_OBJECTS: usize = 40;
 /// Explains an object, and returns the output.
 ///
 /// # Errors
-/// When neither a manager nor the cluster responds, or the kind or the object does not exist.
+/// Fails if neither a manager nor the cluster responds, or the kind or the object does not exist.
 pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Result<String>> {
     Box::pin(async move {
         let session = Session::start(args, sockets).await?;
@@ -93,8 +93,8 @@ pub fn run<'a>(args: &'a Args, sockets: &'a [PathBuf]) -> LocalBoxFuture<'a, Res
 /// Explains an object repeatedly, and passes the output to `print` whenever it has changed in more than its times.
 ///
 /// # Errors
-/// When neither a manager nor the cluster responds, or the kind does not exist. If the object does not exist, waits until it
-/// exists.
+/// Fails if neither a manager nor the cluster responds, or the kind does not exist. If the object does not exist, waits until
+/// it exists.
 pub fn watch<'a>(
     args: &'a Args,
     sockets: &'a [PathBuf],

@@ -17,7 +17,7 @@ impl Offline {
     /// Sets up the controllers for reports about `subject` and its dependents. Reads nothing.
     ///
     /// # Errors
-    /// When a controller cannot be set up.
+    /// Fails if a controller cannot be set up.
     pub async fn start(
         kube: kube::Client,
         clock: &Clock,

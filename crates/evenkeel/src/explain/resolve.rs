@@ -9,7 +9,7 @@ use evenkeel_runtime::{
 /// Splits `KIND/NAME` or `KIND NAME`.
 ///
 /// # Errors
-/// When the arguments have neither format.
+/// Fails if the arguments have neither format.
 pub fn split(words: &[String]) -> Result<(&str, &str)> {
     let parts = match words {
         [kind_and_name] => kind_and_name.split_once('/'),
@@ -28,7 +28,7 @@ pub fn split(words: &[String]) -> Result<(&str, &str)> {
 /// `.group`.
 ///
 /// # Errors
-/// When the server has no such kind.
+/// Fails if the server has no such kind.
 pub fn resolve(
     resources: &ServerResources,
     kind: &str,

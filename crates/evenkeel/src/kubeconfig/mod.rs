@@ -94,7 +94,7 @@ impl Home {
     /// leave unchanged.
     ///
     /// # Errors
-    /// When no variable names a kubeconfig.
+    /// Fails if no variable names a kubeconfig.
     pub(crate) fn user_kubeconfig(&self, is_clusters: impl Fn(&Path) -> bool) -> Result<PathBuf> {
         if let Some(first) = self.named_kubeconfigs().find(|path| !is_clusters(path)) {
             return Ok(first);
@@ -130,7 +130,7 @@ impl Kubeconfigs {
     /// context that was the user's current one.
     ///
     /// # Errors
-    /// When a file cannot be written, or the user's file is not a kubeconfig.
+    /// Fails if a file cannot be written, or the user's file is not a kubeconfig.
     pub(crate) fn write(&self, administrator: &str) -> Result<Option<String>> {
         let config = merge::parse(administrator).context("the cluster's kubeconfig")?;
         let config = merge::renamed(config, &self.context);
@@ -163,7 +163,7 @@ impl Kubeconfigs {
 /// Writes a kubeconfig for a user with a token, from the administrator's. `names` are those of the cluster and of the user.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// Fails if the file cannot be written.
 pub(crate) fn write_for_user(
     path: &Path,
     administrator: &str,
@@ -179,7 +179,7 @@ impl UserKubeconfig {
     /// Returns whether the file has a context.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Fails if the file cannot be read.
     pub(crate) fn has(&self, context: &str) -> Result<bool> {
         let cannot = || format!("{} cannot be read as a kubeconfig", self.path.display());
         match std::fs::read_to_string(&self.path) {
@@ -192,7 +192,7 @@ impl UserKubeconfig {
     /// Removes a cluster. If its context is the current one, the first context of `previous` that exists becomes current.
     ///
     /// # Errors
-    /// When the file cannot be changed.
+    /// Fails if the file cannot be changed.
     pub(crate) fn remove(&self, context: &str, previous: &[String]) -> Result<()> {
         if !self.path.exists() {
             return Ok(());
@@ -234,7 +234,7 @@ pub(crate) fn make_private_folder(folder: &Path) -> Result<()> {
 /// Writes a file that only its owner can read. Replaces an existing file atomically, and follows a symbolic link to it.
 ///
 /// # Errors
-/// When the folder or the file cannot be written.
+/// Fails if the folder or the file cannot be written.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("it has no folder")?;
     make_private_folder(folder)?;

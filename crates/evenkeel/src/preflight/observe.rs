@@ -72,7 +72,7 @@ pub(super) struct LeaseState {
 /// Reads the cluster.
 ///
 /// # Errors
-/// If the server does not respond, or the kubeconfig's user is not authenticated. Other errors are part of the result.
+/// Fails if the server does not respond, or the kubeconfig's user is not authenticated. Other errors are part of the result.
 pub(super) async fn observe(
     kube: Client,
     server: String,

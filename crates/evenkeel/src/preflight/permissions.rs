@@ -77,7 +77,7 @@ impl Permission {
 /// `uses_service_accounts`, the accounts need the controllers' permissions; otherwise, the program's user needs them.
 ///
 /// # Errors
-/// When the bootstrap policy cannot be read.
+/// Fails if the bootstrap policy cannot be read.
 pub(super) fn needed(
     program: Program,
     lease: Option<&LeaseName>,

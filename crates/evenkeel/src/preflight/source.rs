@@ -74,7 +74,7 @@ impl Source {
     /// Parses the content of a file.
     ///
     /// # Errors
-    /// If the content is not a command line, or is a manifest without the program.
+    /// Fails if the content is not a command line, or is a manifest without the program.
     pub(super) fn parse(program: Program, file: &Path, content: &[u8]) -> Result<Self> {
         let file = file.to_owned();
         if content.contains(&0) {

@@ -50,7 +50,7 @@ pub(crate) struct TimeArgs {
 /// Parses the factor of `up --speed`, which may not stop the time.
 ///
 /// # Errors
-/// The factor is not a number above 0 and up to 1000.
+/// Fails if the factor is not a number above 0 and up to 1000.
 pub(crate) fn parse_start_speed(text: &str) -> Result<f64, String> {
     let speed = parse_speed(text)?;
     if speed > 0.0 {
@@ -114,7 +114,7 @@ impl TimeReport {
 /// Changes a cluster's time according to the query of a request: `speed=60&jump=21600`, with the jump in seconds.
 ///
 /// # Errors
-/// When the query is invalid, or the time would be too far ahead.
+/// Fails if the query is invalid, or the time would be too far ahead.
 pub(crate) fn change(time: &ClusterTime, query: &str) -> Result<()> {
     let change = parse_change(query, time.ahead())?;
     if let Some(speed) = change.speed {

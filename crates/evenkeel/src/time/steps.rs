@@ -83,7 +83,7 @@ impl TimeSettings {
 /// Parses a speed such as `60x`, `60` or `0.5x`.
 ///
 /// # Errors
-/// When it is not a number from 0 to 1000.
+/// Fails if the string is not a number from 0 to 1000.
 pub(crate) fn parse_speed(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('x').unwrap_or(text).parse::<f64>().ok();
     number

@@ -105,7 +105,7 @@ impl TimeThread {
     /// Starts the thread, whose time is `start` now and passes at `speed`.
     ///
     /// # Errors
-    /// When the thread or its runtime cannot start.
+    /// Fails if the thread or its runtime cannot start.
     #[expect(clippy::disallowed_methods, reason = "the cluster's time is made of the system's")]
     pub(crate) fn start(start: Timestamp, speed: f64) -> io::Result<Self> {
         let time = ClusterTime(Arc::new(Shared {

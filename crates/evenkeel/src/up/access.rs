@@ -23,7 +23,7 @@ pub(super) struct Access {
 /// Returns the users with their tokens. Users without a token in the file get a random one.
 ///
 /// # Errors
-/// When the system has no random numbers.
+/// Fails if the system provides no random numbers.
 pub(super) fn with_tokens(users: &[User]) -> Result<Vec<Access>> {
     let with_token = |user: &User| {
         let token = user.token.clone().map_or_else(random_token, Ok)?;
@@ -52,7 +52,7 @@ pub(super) fn kubeconfig_path(own: &Path, user: &str) -> PathBuf {
 /// Writes the kubeconfigs of the users. `administrator` is the administrator's, `context` the cluster's name in it.
 ///
 /// # Errors
-/// When a file cannot be written.
+/// Fails if a file cannot be written.
 pub(super) fn write_kubeconfigs(
     users: &[Access],
     own: &Path,

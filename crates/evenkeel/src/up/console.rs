@@ -66,7 +66,7 @@ pub(super) struct Clients {
 /// Serves the console on 127.0.0.1. Returns its URL, or `None` without a console.
 ///
 /// # Errors
-/// When the port of the flag is in use. Without the flag, the error is logged, and the cluster runs without a console.
+/// Fails if the port of the flag is in use. Without the flag, the error is logged, and the cluster runs without a console.
 pub(super) async fn start(
     args: &Args,
     plane: &Plane,

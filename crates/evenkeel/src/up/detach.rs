@@ -16,7 +16,7 @@ use std::{
 /// Starts the cluster in a background process. Returns when it is ready.
 ///
 /// # Errors
-/// When the process cannot be started, or ends before it is ready.
+/// Fails if the process cannot be started, or ends before it is ready.
 pub(super) fn start(clusters: &Clusters, name: &str, style: Style) -> Result<()> {
     let folder = clusters.folder_of(name);
     make_private_folder(&folder)?;

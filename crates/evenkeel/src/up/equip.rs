@@ -62,7 +62,7 @@ impl Equipper {
     /// Creates the DeviceClasses, and equips each node once it is registered. Returns the number of nodes.
     ///
     /// # Errors
-    /// When the server refuses an object.
+    /// Fails if the server rejects an object.
     pub(super) async fn start(&self) -> Result<usize> {
         let classes = Equipment::classes(self.equipment.values());
         load_objects(&self.client, "nodes[].devices", classes, |_| {}).await?;
@@ -79,7 +79,7 @@ impl Equipper {
     /// changed them.
     ///
     /// # Errors
-    /// When the server refuses it.
+    /// Fails if the server rejects it.
     pub(super) async fn clear(&self, nodes: &[String]) -> Result<()> {
         let slices: Vec<Value> = self
             .equipment
@@ -176,7 +176,7 @@ fn images_hash(images: &Value) -> String {
 /// Sends a merge patch.
 ///
 /// # Errors
-/// When the server refuses it.
+/// Fails if the server rejects it.
 async fn patch_object(client: &Client, path: &str, patch: &Value) -> Result<()> {
     let request = Request::patch(path)
         .header(header::CONTENT_TYPE, "application/merge-patch+json")

@@ -194,7 +194,7 @@ impl Args {
     /// Returns whether a feature gate of the API server is enabled, by its name or by AllAlpha or AllBeta.
     ///
     /// # Errors
-    /// When the gates are invalid.
+    /// Fails if the gates are invalid.
     pub(super) fn has_feature(&self, gate: &str) -> Result<bool> {
         let gates = &self.components.feature_gates;
         let pairs: Vec<_> =

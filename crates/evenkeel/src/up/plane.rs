@@ -32,7 +32,7 @@ pub(super) fn schedulers(args: &Args) -> Schedulers {
 /// Starts controllers, schedulers, nodes and load balancers.
 ///
 /// # Errors
-/// When a component cannot start with its options.
+/// Fails if a component cannot start with its options.
 pub(super) fn start(
     args: &Args,
     kube: &kube::Client,
@@ -47,7 +47,7 @@ pub(super) fn start(
 /// Returns the options of controllers, the first scheduler, nodes and load balancers.
 ///
 /// # Errors
-/// When a controller, a feature gate, a scheduler's configuration or the pool is invalid.
+/// Fails if a controller, a feature gate, a scheduler's configuration or the pool is invalid.
 pub(super) fn options(args: &Args) -> Result<PlaneOptions> {
     let mut options = PlaneOptions::all(args.node_count());
     if let (None, Some(groups)) = (args.nodes, &args.components.nodes) {
@@ -85,7 +85,7 @@ fn pools(args: &Args) -> Option<(Config, &'static str)> {
 /// Returns the equipment of the nodes by their names. Nodes that the flag adds have none.
 ///
 /// # Errors
-/// When an amount or a name is invalid.
+/// Fails if an amount or a name is invalid.
 pub(super) fn equipment(args: &Args) -> Result<BTreeMap<String, Equipment>> {
     match (args.nodes, &args.components.nodes) {
         (None, Some(groups)) => Equipment::of(groups).map_err(Error::msg),
@@ -96,7 +96,7 @@ pub(super) fn equipment(args: &Args) -> Result<BTreeMap<String, Equipment>> {
 /// Returns the names of the nodes of the configuration file's groups.
 ///
 /// # Errors
-/// When two groups have the same name.
+/// Fails if two groups have the same name.
 pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
     match (args.nodes, &args.components.nodes) {
         (None, Some(groups)) => Ok(nodes(groups)?.into_iter().map(|node| node.name).collect()),
@@ -108,7 +108,7 @@ pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
 /// cluster with copied nodes gets no other nodes by default.
 ///
 /// # Errors
-/// When two groups have the same name.
+/// Fails if two groups have the same name.
 pub(super) fn all_nodes(args: &Args, copied: Vec<NodeOptions>) -> Result<Vec<NodeOptions>> {
     let others = match (args.nodes, &args.components.nodes) {
         (None, Some(groups)) => nodes(groups)?,
@@ -138,7 +138,7 @@ fn beside(existing: Vec<NodeOptions>, others: Vec<NodeOptions>) -> Vec<NodeOptio
 /// Returns the outages of the planned failures of these nodes.
 ///
 /// # Errors
-/// When a failure names an unknown node or group.
+/// Fails if a failure names an unknown node or group.
 pub(super) fn planned_outages(args: &Args, nodes: &[NodeOptions]) -> Result<Vec<Outage>> {
     let failures = &args.components.failures;
     if failures.is_empty() {

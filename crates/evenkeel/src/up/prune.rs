@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// keeps the object.
 ///
 /// # Errors
-/// When the server refuses a list.
+/// Fails if the server rejects a list.
 pub(super) async fn prune(
     client: &Client,
     label: &str,

@@ -71,7 +71,7 @@ impl Versus {
     /// Parses the options after `--versus`.
     ///
     /// # Errors
-    /// An option is invalid, or belongs to both changes.
+    /// Fails if an option is invalid, or belongs to both changes.
     fn parse_options(options: &[String]) -> Result<Self> {
         Self::try_parse_from(options).map_err(|error| {
             let text = error.to_string();
@@ -91,7 +91,7 @@ impl ChangeArgs {
     /// Returns the change with the options that all variants share.
     ///
     /// # Errors
-    /// Manifests cannot be read, or have an object that a simulation leaves out.
+    /// Fails if manifests cannot be read, or contain an object that a simulation does not support.
     fn scenario(&self, args: &WhatIfArgs, scheduler: SchedulerOptions) -> Result<Scenario> {
         let outage = self.outage.clone().map(|nodes| Outage { nodes, duration: self.outage_for });
         Ok(Scenario {
@@ -151,14 +151,14 @@ fn name(change: &ChangeArgs, scheduler_config: Option<&Path>) -> String {
 /// Returns the objects to apply, in the order in which they are applied.
 ///
 /// # Errors
-/// When a file cannot be read or has no object, or a simulation leaves one out, such as a webhook.
+/// Fails if a file cannot be read or contains no object, or a simulation does not support an object, such as a webhook.
 fn applied(paths: &[PathBuf]) -> Result<Vec<Value>> {
     let objects = read_manifests(paths).context("-f")?;
     let kept = objects.into_iter().map(|object| {
         let (kind, name) = (object["kind"].clone(), object["metadata"]["name"].clone());
         keep(object, &CloneOptions::default()).with_context(|| {
             format!(
-                "-f: {} {}: a simulation leaves out objects of this kind; take it out of the files",
+                "-f: {} {}: simulations do not support objects of this kind; remove it from the files",
                 kind.as_str().unwrap_or_default(),
                 name.as_str().unwrap_or_default()
             )
@@ -170,7 +170,7 @@ fn applied(paths: &[PathBuf]) -> Result<Vec<Value>> {
 /// Reads a configuration of the scheduler; upstream's defaults without a file.
 ///
 /// # Errors
-/// The file cannot be read, or is not a scheduler configuration that this program supports.
+/// Fails if the file cannot be read, or is not a scheduler configuration that this program supports.
 fn scheduler(path: Option<&Path>) -> Result<SchedulerOptions> {
     let Some(path) = path else { return Ok(SchedulerOptions::default()) };
     let name = || path.display().to_string();
@@ -181,7 +181,7 @@ fn scheduler(path: Option<&Path>) -> Result<SchedulerOptions> {
 /// Returns the variants with their names: one, or two to compare.
 ///
 /// # Errors
-/// An option or a file is invalid, or options request several comparisons.
+/// Fails if an option or a file is invalid, or options request several comparisons.
 pub(super) fn scenarios(args: &WhatIfArgs) -> Result<Vec<(String, Scenario)>> {
     let compares = args.baseline || !args.versus.is_empty();
     let configs: Vec<&Path> = args.scheduler_config.iter().map(PathBuf::as_path).collect();

@@ -36,7 +36,7 @@ impl Audit {
     /// Returns the options of the API server. Reads the files.
     ///
     /// # Errors
-    /// When there is no policy or no destination, or a file cannot be read.
+    /// Fails if there is no policy or no destination, or a file cannot be read.
     pub(crate) fn options(&self) -> Result<AuditOptions> {
         let read = |field: &str, path: &Path| {
             std::fs::read_to_string(path)

@@ -109,7 +109,7 @@ impl Equipment {
     /// Returns the equipment of each node by name. Nodes without any are left out.
     ///
     /// # Errors
-    /// When the size of an image is not a quantity, or a name of devices or drivers is empty.
+    /// Fails if the size of an image is not a quantity, or a name of devices or drivers is empty.
     pub(crate) fn of(groups: &[Nodes]) -> Result<BTreeMap<String, Self>, String> {
         let mut equipment = BTreeMap::new();
         for (position, group) in groups.iter().enumerate() {

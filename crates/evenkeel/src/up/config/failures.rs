@@ -47,7 +47,7 @@ pub(crate) struct Outage {
 /// `nodes` are the nodes of the cluster, which are named GROUP-0, GROUP-1, ….
 ///
 /// # Errors
-/// When a failure names neither a node nor a group.
+/// Fails if a failure names neither a node nor a group.
 pub(crate) fn outages(failures: &[Failure], nodes: &[&str]) -> Result<Vec<Outage>, String> {
     let mut planned = Vec::new();
     for (position, failure) in failures.iter().enumerate() {

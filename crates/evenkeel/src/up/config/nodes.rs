@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Checks capacities, labels, zones and taints.
 ///
 /// # Errors
-/// When a value is invalid. The error starts with its path.
+/// Fails if a value is invalid. The error starts with its path.
 pub(crate) fn check(groups: &[Nodes]) -> Result<(), String> {
     for (position, group) in groups.iter().enumerate() {
         check_group(group).map_err(|why| format!("nodes[{position}].{why}"))?;

@@ -15,7 +15,7 @@ const MIN_SIMILARITY: f64 = 0.75;
 /// Parses a configuration. `source` is the file's name, for errors.
 ///
 /// # Errors
-/// When the file is not YAML, or has an unknown field or a wrong value. The error has line, column and path.
+/// Fails if the file is not YAML, or has an unknown field or a wrong value. The error has line, column and path.
 pub(crate) fn read(source: &str, text: &str) -> Result<Cluster> {
     // Report invalid YAML first, because the reader stops at the first unknown field.
     if let Err(error) = serde_saphyr::from_str::<Value>(text) {

@@ -78,7 +78,7 @@ impl User {
 /// Checks that no two users have the same name or the same token.
 ///
 /// # Errors
-/// When two users have the same name or token.
+/// Fails if two users have the same name or token.
 pub(crate) fn check(users: &[User]) -> Result<(), String> {
     for (position, user) in users.iter().enumerate() {
         for (earlier, other) in users[..position].iter().enumerate() {
