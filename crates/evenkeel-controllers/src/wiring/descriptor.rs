@@ -142,7 +142,7 @@ impl ControllerContext {
     /// Starts a controller if its requirements are met. Otherwise, returns the first unmet requirement.
     ///
     /// # Errors
-    /// The controller cannot start with its options.
+    /// Fails if the controller cannot start with its options.
     pub fn start(&self, descriptor: &Descriptor) -> Result<Option<Unmet>, StartError> {
         if let Some(unmet) = descriptor.unmet(&self.gates, &self.resources) {
             return Ok(Some(unmet));

@@ -43,7 +43,7 @@ impl Selectors {
 /// Parses the selector of a scale.
 ///
 /// # Errors
-/// The selector is missing or invalid. Upstream: `validateAndParseSelector`.
+/// Fails if the selector is missing or invalid. Upstream: `validateAndParseSelector`.
 pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
     if text.is_empty() {
         return Err(SelectorError {
@@ -70,7 +70,7 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
 /// as text and parsed.
 ///
 /// # Errors
-/// The selector is ambiguous. Upstream: `validateAndParseSelector`.
+/// Fails if the selector is ambiguous. Upstream: `validateAndParseSelector`.
 pub(super) fn check_unambiguous(
     selectors: &Selectors,
     key: &Key,

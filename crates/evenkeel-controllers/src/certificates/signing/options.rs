@@ -72,7 +72,7 @@ impl Options {
     /// set.
     ///
     /// # Errors
-    /// A signer has its own pair although a common pair is set.
+    /// Fails if a signer has its own pair although a common pair is set.
     pub(super) fn signers(&self) -> Result<Vec<(Signer, &Pair)>, &'static str> {
         let common = self.common.as_ref().filter(|pair| pair.is_complete());
         let own_pair = |signer| match signer {

@@ -28,7 +28,7 @@ struct Allocation {
 ///
 /// # Errors
 ///
-/// The reason why no hints can be set.
+/// Returns the reason why no hints can be set.
 pub(super) fn allocate(
     layout: &mut Layout<'_>,
     ratios: Option<&Ratios>,
@@ -79,7 +79,7 @@ pub(super) fn allocate(
 ///
 /// # Errors
 ///
-/// The ratios are unknown, or a zone would be overloaded.
+/// Fails if the ratios are unknown, or a zone would be overloaded.
 fn allocations(
     endpoints: usize,
     ratios: Option<&Ratios>,

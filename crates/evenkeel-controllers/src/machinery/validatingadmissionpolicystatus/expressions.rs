@@ -80,7 +80,7 @@ fn variables(
 /// Compiles an expression, and returns its type.
 ///
 /// # Errors
-/// The errors of the expression, as cel-go words them.
+/// Returns the errors of the expression, with the messages of cel-go.
 fn type_of(expression: &str, variables: &[Variable]) -> Result<Type, String> {
     let program = Program::parse_with(expression, Extensions::default());
     let kind = program.and_then(|program| {

@@ -129,7 +129,8 @@ pub(super) struct ObservedClaim<'a> {
 /// Returns the source of a claim's volume.
 ///
 /// # Errors
-/// The claim is not bound, or the caches lack the objects. Upstream: `getPVCFromCache`, `getPVSpecFromCache`.
+/// Fails if the claim is not bound, or the caches do not contain the objects. Upstream: `getPVCFromCache`,
+/// `getPVSpecFromCache`.
 pub(super) fn source_of_claim(pod: &Pod, observed: &ObservedClaim<'_>) -> Result<Source, String> {
     let (namespace, name) = (&pod.meta.namespace, observed.name);
     let claim = observed.claim.as_deref();

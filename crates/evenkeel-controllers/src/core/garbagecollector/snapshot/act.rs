@@ -57,7 +57,7 @@ impl Snapshot {
     /// references only.
     ///
     /// # Errors
-    /// A live read fails with another error than NotFound.
+    /// Fails if a live read fails with another error than NotFound.
     pub async fn report(
         &mut self,
         subject: &Subject,

@@ -30,7 +30,7 @@ impl PodOnNode {
 /// no field is dropped. Returns the plan that ends the reconciliation.
 ///
 /// # Errors
-/// The plan with the next step, which the runtime has to carry out first.
+/// `Err` contains the plan of a step that the runtime has not executed yet.
 ///
 /// Upstream: `processPod`, `MarkPodsNotReady`.
 pub(crate) fn process_pod(
