@@ -22,8 +22,7 @@ impl CommandLine {
     /// Parses the arguments, and prints the output of `--help` and `--version`.
     ///
     /// # Errors
-    /// The exit code, if the program must not run: 0 after `--help` and `--version`, otherwise 1 after an error
-    /// message.
+    /// Returns the exit code if the program must not run: 0 after `--help` and `--version`, otherwise 1 after an error message.
     pub fn read(
         &self,
         arguments: impl IntoIterator<Item = String>,

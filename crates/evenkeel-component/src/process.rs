@@ -162,7 +162,7 @@ impl Process {
     /// election or migration.
     ///
     /// # Errors
-    /// Fails if the configuration of leader election breaks a rule.
+    /// Fails if the configuration of leader election is invalid.
     pub fn migration_lease(&self, migration: Option<&Migration>) -> Result<Option<MigrationLease>> {
         let Some((election, migration)) = self.election.as_ref().zip(migration) else {
             return Ok(None);
@@ -194,7 +194,7 @@ impl Process {
     /// Runs until a signal stops the program or its lease is lost.
     ///
     /// # Errors
-    /// The reason why the program stopped, unless a signal stopped it.
+    /// Returns the reason why the program stopped, unless a signal stopped it.
     pub fn run(self) -> BoxFuture<'static, Result<()>> {
         Box::pin(async move {
             let (signal, stopping) = (shutdown_signal(), self.stopping);

@@ -62,7 +62,7 @@ impl Credentials {
         let (sender, token) = watch::channel(None);
         let rejected = Arc::new(Notify::new());
         let (this, name, renew_now) = (self.clone(), account.to_owned(), rejected.clone());
-        // Cancelled when no client uses the token any more.
+        // Cancelled when no client uses the token any longer.
         let (sender, unused) = (Arc::new(sender), CancellationToken::new());
         let task = format!("token of {account}");
         self.tasks.spawn_restarting_until(task, &unused.clone(), move || {

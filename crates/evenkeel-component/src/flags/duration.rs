@@ -3,7 +3,7 @@
 use evenkeel_api::duration;
 use std::time::Duration;
 
-/// Parses a duration. Refuses negative ones, which no flag here needs.
+/// Parses a duration. Returns an error for a negative one, because no flag here needs it.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let nanos = duration::nanoseconds(text)?;
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())

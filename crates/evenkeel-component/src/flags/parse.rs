@@ -165,7 +165,7 @@ impl ParsedFlags {
         self.set_values.keys().copied()
     }
 
-    /// Returns the value of a flag: its value on the command line, or else its default. Returns `None` if the flag
+    /// Returns the value of a flag: the one on the command line if it is set, otherwise its default. Returns `None` if the flag
     /// does not exist.
     pub fn value(&self, name: &str) -> Option<Value> {
         if let Some(value) = self.set_values.get(name) {

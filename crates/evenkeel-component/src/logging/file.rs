@@ -24,14 +24,14 @@ impl LogFile {
     /// Opens the file, and creates it if it does not exist. New lines follow its content.
     ///
     /// # Errors
-    /// When the file cannot be opened.
+    /// Fails if the file cannot be opened.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = open(path)?;
         let size = file.metadata()?.len();
         Ok(Self { path: path.to_owned(), file, size, max_size: MAX_SIZE })
     }
 
-    /// Returns the path of the file that a full one becomes.
+    /// Returns the path to which a full file is renamed.
     pub fn old_path(path: &Path) -> PathBuf {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".old");
@@ -51,7 +51,8 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 impl Write for LogFile {
-    /// Writes a line. If no new file can begin, for example because the folder is gone, the old one grows.
+    /// Writes a line. If no new file can begin, for example because the folder was deleted, the line is appended to the old
+    /// file.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         if self.size >= self.max_size {
             let _ = self.begin_new_file();

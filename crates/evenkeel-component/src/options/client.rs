@@ -9,8 +9,8 @@ const JSON: &str = "application/json";
 /// Options of the connection to the API server (upstream's `ClientConnectionConfiguration`).
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// Path of a kubeconfig. With neither it nor `master`, the program uses its pod's service account. It never reads
-    /// the user's own kubeconfig.
+    /// Path of a kubeconfig. Without a kubeconfig and `master`, the program uses its pod's service account. It never reads the
+    /// user's own kubeconfig.
     pub kubeconfig: Option<String>,
     /// `--master`: URL of the API server, which overrides the kubeconfig's.
     pub master: Option<String>,

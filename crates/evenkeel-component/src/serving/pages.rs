@@ -22,7 +22,7 @@ pub struct Pages {
     pub statusz: bool,
     /// `--profiling`: `/debug/pprof/` and `/debug/flags/v`.
     pub profiling: bool,
-    /// Sets the log's verbosity. `None` if it cannot change.
+    /// Function that sets the log's verbosity. `None` if the verbosity cannot change.
     pub set_verbosity: Option<SetVerbosity>,
     /// Reports of the controllers, for `/debug/controllers`.
     pub controllers: Option<Introspection>,

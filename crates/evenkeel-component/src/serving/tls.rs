@@ -73,7 +73,7 @@ fn settings(options: &ServingOptions) -> Result<TlsSettings> {
     Ok(settings)
 }
 
-/// Returns the serving certificate: the one of `--tls-cert-file`, or else a self-signed one for the host. With
+/// Returns the serving certificate: the one of `--tls-cert-file` if it is set, otherwise a self-signed one for the host. With
 /// `--cert-dir`, the self-signed certificate is stored in files, and created only if they do not exist.
 ///
 /// A self-signed certificate in `--cert-dir` has the file name `program`.

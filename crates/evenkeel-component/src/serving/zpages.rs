@@ -181,7 +181,7 @@ fn names_object_type(clause: &Clause) -> bool {
     ["as", "g", "v"].iter().any(|name| clause.parameters.contains_key(*name))
 }
 
-/// Answers with the page in the format that the client accepts.
+/// Returns the response with the page in the format that the client accepts.
 pub(super) fn answer(page: &dyn Structured, request: &Request<Bytes>) -> Response<Bytes> {
     let query = request.uri().query().unwrap_or_default();
     match accepted_form(request.headers(), query, page.kind()) {
