@@ -319,7 +319,7 @@ impl DeclaredAccess {
 /// ```
 ///
 /// # Errors
-/// Those of `operator`.
+/// Fails as `operator` does.
 pub fn of<E>(
     operator: impl FnOnce(kube::Client, Setup) -> Result<Manager, E>,
 ) -> Result<Permissions, E> {

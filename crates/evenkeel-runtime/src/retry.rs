@@ -124,7 +124,7 @@ impl IsConflict for controller::Error {
 /// used up. Waits for the delays on `clock`.
 ///
 /// # Errors
-/// The error of the last attempt.
+/// Returns the error of the last attempt.
 ///
 /// Upstream: `retry.OnError`.
 #[doc(alias = "retry.OnError")]

@@ -77,7 +77,7 @@ pub struct Telemetry {
 /// another. Call it inside a tokio runtime of several threads.
 ///
 /// # Errors
-/// When the environment names an endpoint or another setting that is not valid.
+/// Fails if the environment names an endpoint or another setting that is not valid.
 pub fn otlp(service: &str) -> Result<Telemetry, TelemetryError> {
     let exporter = opentelemetry_otlp::SpanExporter::builder().with_tonic().build()?;
     let builder = SdkTracerProvider::builder().with_batch_exporter(exporter);

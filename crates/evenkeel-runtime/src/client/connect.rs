@@ -150,7 +150,7 @@ pub enum ConnectError {
 /// ```
 ///
 /// # Errors
-/// When a file or a field cannot be used. The error names it. The function sends no request.
+/// Fails if a file or a field cannot be used. The error names it. The function sends no request.
 pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, ConnectError> {
     let config = config(&options).await?;
     let host = config.cluster_url.authority().map(ToString::to_string).unwrap_or_default();
@@ -173,7 +173,7 @@ pub async fn connect(options: ConnectOptions, clock: Clock) -> Result<Client, Co
 /// Upstream: `InClusterConfig`.
 ///
 /// # Errors
-/// When the certificates or the proxy cannot be used.
+/// Fails if the certificates or the proxy cannot be used.
 pub fn connect_in_pod(
     options: &ConnectOptions,
     clock: Clock,
@@ -198,7 +198,7 @@ pub fn connect_in_pod(
 /// Returns the configuration that [`connect`] uses. Programs may change it before they call [`transport`].
 ///
 /// # Errors
-/// When a file or a field cannot be used; the error names it.
+/// Fails if a file or a field cannot be used; the error names it.
 pub fn config(options: &ConnectOptions) -> BoxFuture<'_, Result<Config, ConnectError>> {
     Box::pin(read_config(options))
 }
@@ -238,7 +238,7 @@ async fn from_file(path: &PathBuf, context: Option<&String>) -> Result<Config, C
 /// Creates a transport with a kubeconfig that is in memory, for its current context.
 ///
 /// # Errors
-/// When a field cannot be used.
+/// Fails if a field cannot be used.
 pub(crate) async fn of_kubeconfig(kubeconfig: Kubeconfig) -> Result<Transport, ConnectError> {
     let names_proxy = names_proxy(&kubeconfig, None);
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
@@ -331,7 +331,7 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
 /// Call it inside the tokio runtime that the transport will run in.
 ///
 /// # Errors
-/// When certificates or credentials cannot be used.
+/// Fails if certificates or credentials cannot be used.
 pub fn transport(config: &Config) -> Result<kube::Client, ConnectError> {
     create_transport(config).map(Into::into)
 }

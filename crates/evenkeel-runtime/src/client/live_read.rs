@@ -69,7 +69,7 @@ impl Reply {
     /// Decodes the object.
     ///
     /// # Errors
-    /// When the reply is not an object of this type.
+    /// Fails if the reply is not an object of this type.
     pub fn object<V: View>(&self) -> Result<V, Failure> {
         negotiation::decode_object(&self.headers, &self.body)
             .map_err(|error| decode_failure(&error))
@@ -78,7 +78,7 @@ impl Reply {
     /// Decodes the list.
     ///
     /// # Errors
-    /// When the reply is not a list of this type.
+    /// Fails if the reply is not a list of this type.
     pub fn list<V: View>(&self) -> Result<List<V>, Failure> {
         negotiation::decode_list(&self.headers, &self.body).map_err(|error| decode_failure(&error))
     }
@@ -93,7 +93,7 @@ impl Outcome {
     /// Decodes the object that a live read returned. Returns `None` if the object does not exist (404).
     ///
     /// # Errors
-    /// When the read failed for another reason, or returned another type.
+    /// Fails if the read failed for another reason, or returned another type.
     pub fn object<V: View>(&self) -> Result<Option<V>, Failure> {
         match (&self.reply, &self.error) {
             (Some(reply), _) => reply.object().map(Some),

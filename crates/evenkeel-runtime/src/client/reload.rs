@@ -53,7 +53,7 @@ impl ConfigReloader {
     /// use the new configuration, and open watches keep their connection.
     ///
     /// # Errors
-    /// When a file or a field cannot be used, as in [`super::connect()`].
+    /// Fails if a file or a field cannot be used, as in [`super::connect()`].
     pub async fn transport(
         &mut self,
         modify: impl Fn(&mut Config) + Send + Sync + 'static,

@@ -44,8 +44,8 @@ impl Transport {
     /// ```
     ///
     /// # Errors
-    /// When no configuration is found, or one of its files or fields cannot be used. The error names it. The function
-    /// sends no request.
+    /// Fails if no configuration is found, or one of its files or fields cannot be used. The error names it. The function sends
+    /// no request.
     pub async fn try_default() -> Result<Self, ConnectError> {
         connect::create_http1_transport(&connect::config(&ConnectOptions::default()).await?)
     }

@@ -38,7 +38,8 @@ impl Connector {
     /// Engages the cluster of the kubeconfig under a key of a Secret.
     ///
     /// # Errors
-    /// Terminal if the Secret has no kubeconfig, or the kubeconfig is refused. Also fails if the kubeconfig cannot be used.
+    /// Fails if the Secret has no kubeconfig, or the kubeconfig is rejected; these errors are terminal. Also fails if the
+    /// kubeconfig cannot be used.
     pub(super) async fn engage(
         &self,
         clusters: &Clusters,

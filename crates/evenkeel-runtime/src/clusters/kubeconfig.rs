@@ -30,7 +30,7 @@ pub enum KubeconfigError {
 /// Returns the bytes of the kubeconfig under a key of a Secret, and the kubeconfig.
 ///
 /// # Errors
-/// The Secret has no kubeconfig under the key, or the kubeconfig is refused.
+/// Fails if the Secret has no kubeconfig under the key, or the kubeconfig is rejected.
 pub(super) fn of_secret<'s>(
     secret: &'s Secret,
     key: &str,

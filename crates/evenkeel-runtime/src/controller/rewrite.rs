@@ -12,7 +12,7 @@ use serde_json::Value;
 /// updates it.
 ///
 /// # Errors
-/// When the live object has another version or uid, or the server refuses the request.
+/// Fails if the live object has another version or uid, or the server rejects the request.
 pub async fn rewrite(client: &Client, rewrite: &Rewrite) -> Result<Metadata, Failure> {
     let Target { kind, namespace, name, uid } = &rewrite.target;
     let path = format!("{}/{name}", kind.path(namespace));

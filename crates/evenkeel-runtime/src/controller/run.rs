@@ -169,7 +169,7 @@ impl Controller {
     /// Like [`Controller::run`], but ends the subscriptions. Returns the informers that the controller has read.
     ///
     /// # Errors
-    /// When a pass panicked and the controller does not recover from panics.
+    /// Fails if a pass panicked and the controller does not recover from panics.
     pub(crate) async fn run_to_end(
         mut self,
         stop: CancellationToken,

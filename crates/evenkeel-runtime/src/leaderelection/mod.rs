@@ -97,7 +97,7 @@ impl LeaderElector {
     /// Lease in `events`.
     ///
     /// # Errors
-    /// When the configuration violates a rule of [`Config::check`].
+    /// Fails if the configuration violates a rule of [`Config::check`].
     pub fn new(
         client: &Client,
         config: Config,

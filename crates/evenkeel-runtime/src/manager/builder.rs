@@ -514,8 +514,8 @@ impl ManagerBuilder {
     /// ```
     ///
     /// # Errors
-    /// When the configuration of leader election violates a rule, its identity cannot be read, a port cannot be opened, or a
-    /// client is set for a dry run.
+    /// Fails if the configuration of leader election violates a rule, its identity cannot be read, a port cannot be opened, or
+    /// a client is set for a dry run.
     pub fn build(self) -> Result<Manager, BuildError> {
         let Self {
             transport,

@@ -43,7 +43,7 @@ impl std::fmt::Display for UnsyncedCache {
 /// Waits until all caches have synced, and logs those that have not. Without a limit, it waits forever.
 ///
 /// # Errors
-/// When a cache has not synced within the limit.
+/// Fails if a cache has not synced within the limit.
 ///
 /// Upstream: `WaitForCacheSync`.
 pub(super) async fn wait_for_cache_sync(
@@ -70,7 +70,7 @@ pub(super) async fn wait_for_cache_sync(
 /// Waits until the caches of one controller have synced. Without a limit, it waits forever.
 ///
 /// # Errors
-/// When a cache has not synced within the limit.
+/// Fails if a cache has not synced within the limit.
 pub(super) async fn wait_for_controller(
     caches: Vec<Arc<Reader>>,
     limit: Option<Duration>,

@@ -367,7 +367,7 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// When the configuration violates a rule of [`Config::check`].
+    /// Fails if the configuration violates a rule of [`Config::check`].
     pub fn new_elector(
         &self,
         config: Config,

@@ -50,10 +50,11 @@ impl Removal {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Runs the controller until `stop` is cancelled or it is removed. `timeout` is the maximum time for its caches to fill.
+    /// Runs the controller until `stop` is cancelled or it is removed. `timeout` is the maximum time to wait until its caches
+    /// have synced.
     ///
     /// # Errors
-    /// When they do not fill in time, or a pass of a controller that does not recover from panics panicked.
+    /// Fails if the caches do not sync in time, or a pass of a controller that does not recover from panics panicked.
     pub(super) async fn run(
         self,
         stop: CancellationToken,

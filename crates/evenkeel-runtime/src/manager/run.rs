@@ -61,7 +61,7 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// When a runnable or a task that cannot be restarted fails, or the lease is lost. The manager then stops the other
+    /// Fails if a runnable or a task that cannot be restarted fails, or the lease is lost. The manager then stops the other
     /// runnables. Also when a runnable does not stop in time.
     pub fn run<'a>(
         self,

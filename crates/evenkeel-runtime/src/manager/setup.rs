@@ -32,7 +32,7 @@ impl Setup {
     /// pod's namespace, if it runs in a pod.
     ///
     /// # Errors
-    /// When the host's name cannot be read.
+    /// Fails if the host's name cannot be read.
     ///
     /// Upstream: the defaults of `leaderelection.NewResourceLock` of controller-runtime.
     pub fn of_process() -> io::Result<Self> {

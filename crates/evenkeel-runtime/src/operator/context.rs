@@ -235,8 +235,8 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the controller does not declare the kind; this error ([`NotDeclared`]) is terminal. When the cache has not synced
-    /// ([`NotSynced`]); the pass is then repeated once the cache has synced.
+    /// Fails if the controller does not declare the kind; this error ([`NotDeclared`]) is terminal. When the cache has not
+    /// synced ([`NotSynced`]); the pass is then repeated once the cache has synced.
     pub fn cached<K: ApiObject>(&self) -> Result<Cache<Full<K>>, Error> {
         self.synced_cache(&kind_of::<K>())
     }
@@ -332,7 +332,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the controller does not declare the kind. The error is terminal.
+    /// Fails if the controller does not declare the kind. The error is terminal.
     pub fn has_synced<K: ApiObject>(&self) -> Result<bool, Error> {
         Ok(self.declared::<Full<K>>(&kind_of::<K>())?.has_synced())
     }

@@ -84,7 +84,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::get_live`].
     ///
     /// # Errors
-    /// When the server cannot be read.
+    /// Fails if the read from the server fails.
     pub async fn get_live(
         &self,
         namespace: &str,
@@ -97,7 +97,7 @@ impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::list_live`]. Each object has its `types`.
     ///
     /// # Errors
-    /// When the server cannot be read.
+    /// Fails if the read from the server fails.
     pub async fn list_live(
         &self,
         namespace: &str,

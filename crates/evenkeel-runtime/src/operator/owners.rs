@@ -103,7 +103,7 @@ pub trait OwnerExt: Resource {
     /// ```
     ///
     /// # Errors
-    /// When the owner is not stored yet, is in another namespace, or another owner controls the object.
+    /// Fails if the owner is not stored yet, is in another namespace, or another owner controls the object.
     ///
     /// Upstream: `controllerutil.SetControllerReference`.
     fn controlled_by<O>(&mut self, owner: &O) -> Result<(), OwnerError>
@@ -141,7 +141,7 @@ pub trait OwnerExt: Resource {
     /// ```
     ///
     /// # Errors
-    /// When the owner is not stored yet, or is in another namespace.
+    /// Fails if the owner is not stored yet, or is in another namespace.
     ///
     /// Upstream: `controllerutil.SetOwnerReference`.
     fn owned_by<O>(&mut self, owner: &O) -> Result<(), OwnerError>

@@ -32,7 +32,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When an object cannot be encoded or the server refuses the patch.
+    /// Fails if an object cannot be encoded or the server rejects the patch.
     ///
     /// Upstream: `client.MergeFrom`.
     #[doc(alias = "MergeFrom")]

@@ -259,7 +259,7 @@ impl<K: ApiObject, T, S> StatusPatch<'_, Full<K>, T, S> {
     /// ```
     ///
     /// # Errors
-    /// When a change fails or the server refuses the patch.
+    /// Fails if a change fails or the server rejects the patch.
     pub async fn patch_if_changed(self) -> Result<Option<Arc<K>>> {
         Ok(self.patch().await?.map(|object| object.whole()))
     }
@@ -269,7 +269,7 @@ impl<T, S> StatusPatch<'_, Dynamic, T, S> {
     /// Writes the status like that of a typed object: as a merge patch of its differences, or not at all if it has not changed.
     ///
     /// # Errors
-    /// When a change fails or the server refuses the patch.
+    /// Fails if a change fails or the server rejects the patch.
     pub async fn patch_if_changed(self) -> Result<Option<Arc<DynamicObject>>> {
         Ok(self.patch().await?.map(|object| object.whole()))
     }

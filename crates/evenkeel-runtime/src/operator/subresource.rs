@@ -32,7 +32,7 @@ impl<'a, S> SubResource<'a, S> {
     /// Reads the sub-resource.
     ///
     /// # Errors
-    /// When the kind has no such sub-resource, or the server refuses the request.
+    /// Fails if the kind has no such sub-resource, or the server rejects the request.
     pub async fn get(self) -> Result<DynamicObject> {
         let Target { kind, namespace, name, .. } = &self.target?;
         let client = &self.context.inner().env.client;
@@ -43,7 +43,7 @@ impl<'a, S> SubResource<'a, S> {
     /// Posts to the sub-resource, such as to `token` of a ServiceAccount.
     ///
     /// # Errors
-    /// When the kind has no such sub-resource, or the server refuses the request.
+    /// Fails if the kind has no such sub-resource, or the server rejects the request.
     pub async fn create(self, body: &impl Serialize) -> Result<DynamicObject> {
         let (target, body) = (self.target?, serde_json::to_vec(body)?.into());
         let Target { kind, namespace, name, .. } = &target;
@@ -59,7 +59,7 @@ impl<'a, S> SubResource<'a, S> {
     /// sub-resources.
     ///
     /// # Errors
-    /// When the kind has no such sub-resource, or the server refuses the request.
+    /// Fails if the kind has no such sub-resource, or the server rejects the request.
     pub async fn update(self, body: &impl Serialize) -> Result<DynamicObject> {
         let (target, body) = (self.target?, serde_json::to_vec(body)?.into());
         let Target { kind, namespace, name, .. } = &target;
@@ -72,7 +72,7 @@ impl<'a, S> SubResource<'a, S> {
     /// Patches the sub-resource, such as the `resize` of a Pod.
     ///
     /// # Errors
-    /// When the kind has no such sub-resource, or the server refuses the request.
+    /// Fails if the kind has no such sub-resource, or the server rejects the request.
     pub async fn patch(self, form: PatchType, patch: &Value) -> Result<DynamicObject> {
         let (target, body) = (self.target?, serde_json::to_vec(patch)?.into());
         let Target { kind, namespace, name, .. } = &target;
@@ -140,7 +140,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the kind has no such sub-resource, or the server refuses the change.
+    /// Fails if the kind has no such sub-resource, or the server rejects the change.
     pub async fn scale<K: ApiObject>(&self, object: &K, replicas: i32) -> Result<Scale> {
         scale(self.subresource(object, "scale"), replicas).await
     }
@@ -148,7 +148,7 @@ impl<S> Context<S> {
     /// Reads the `scale` sub-resource of an object.
     ///
     /// # Errors
-    /// When the kind has no such sub-resource, or the server refuses the request.
+    /// Fails if the kind has no such sub-resource, or the server rejects the request.
     pub async fn get_scale<K: ApiObject>(&self, object: &K) -> Result<Scale> {
         get_scale(self.subresource(object, "scale")).await
     }
@@ -170,7 +170,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses the eviction for another reason.
+    /// Fails if the server rejects the eviction for another reason.
     pub async fn evict(&self, pod: &Pod) -> Result<bool> {
         let target = self.target(&kind_of::<Pod>(), pod)?;
         let Target { kind, namespace, name, uid } = &target;

@@ -27,7 +27,7 @@ impl ClientView {
     /// Returns the namespace of an object, which is that of the view if the object names none.
     ///
     /// # Errors
-    /// When the object is in another namespace. The error is terminal.
+    /// Fails if the object is in another namespace. The error is terminal.
     pub(super) fn namespace<'a>(&'a self, kind: &Kind, namespace: &'a str) -> Result<&'a str> {
         match &self.namespace {
             Some(own) if kind.namespaced && (namespace.is_empty() || namespace == &**own) => {

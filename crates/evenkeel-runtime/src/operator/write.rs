@@ -314,7 +314,7 @@ impl<S> Context<S> {
     /// Returns an object as a target, in the namespace of this view.
     ///
     /// # Errors
-    /// When it is in another namespace.
+    /// Fails if the object is in another namespace.
     pub(super) fn target(&self, kind: &Kind, object: &impl Resource) -> Result<Target> {
         self.in_view(target_of(kind.clone(), object))
     }
@@ -322,7 +322,7 @@ impl<S> Context<S> {
     /// Returns a target in the namespace of this view.
     ///
     /// # Errors
-    /// When it is in another namespace.
+    /// Fails if the object is in another namespace.
     pub(super) fn in_view(&self, target: Target) -> Result<Target> {
         let namespace = self.view.namespace(&target.kind, &target.namespace)?;
         let namespace = (*namespace != *target.namespace).then(|| Arc::from(namespace));
@@ -361,7 +361,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the object cannot be encoded or the server refuses it.
+    /// Fails if the object cannot be encoded or the server rejects it.
     #[doc(alias = "client.Apply")]
     pub async fn apply<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
@@ -411,7 +411,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the object cannot be encoded or the server refuses it, for example because it exists
+    /// Fails if the object cannot be encoded or the server rejects it, for example because it exists
     /// ([`ApiError::is_already_exists`]).
     pub async fn create<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
@@ -434,7 +434,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the object cannot be encoded or the server refuses it, for example because of a conflict.
+    /// Fails if the object cannot be encoded or the server rejects it, for example because of a conflict.
     pub async fn update<K: ApiObject>(&self, object: &K) -> Result<Arc<K>> {
         let kind = kind_of::<K>();
         let body = encode(&kind, object)?;
@@ -494,7 +494,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses the patch.
+    /// Fails if the server rejects the patch.
     pub async fn patch<K: ApiObject>(
         &self,
         object: &K,
@@ -520,7 +520,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses the deletion.
+    /// Fails if the server rejects the deletion.
     pub async fn delete<K: ApiObject>(&self, object: &K) -> Result<bool> {
         self.delete_with(object, DeleteOptions::default()).await
     }
@@ -540,7 +540,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server refuses the deletion.
+    /// Fails if the server rejects the deletion.
     pub async fn delete_with<K: ApiObject>(
         &self,
         object: &K,
@@ -562,7 +562,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server cannot be read.
+    /// Fails if the read from the server fails.
     #[doc(alias = "APIReader")]
     pub async fn get_live<K: ApiObject>(
         &self,
@@ -586,7 +586,7 @@ impl<S> Context<S> {
     /// ```
     ///
     /// # Errors
-    /// When the server cannot be read.
+    /// Fails if the read from the server fails.
     pub async fn list_live<K: ApiObject>(
         &self,
         namespace: &str,

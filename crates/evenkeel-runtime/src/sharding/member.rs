@@ -34,7 +34,7 @@ impl Member {
     /// Creates a member without shards. `client` has no fence.
     ///
     /// # Errors
-    /// When the settings violate a rule of [`Sharding::check`].
+    /// Fails if the settings violate a rule of [`Sharding::check`].
     pub(crate) fn new(
         sharding: Sharding,
         client: &Client,

@@ -30,7 +30,7 @@ impl Files {
     /// Reads both files, and serves them.
     ///
     /// # Errors
-    /// When a file is missing, or certificate and key do not match.
+    /// Fails if a file is missing, or certificate and key do not match.
     pub(super) fn read(
         &self,
         served: &Served,

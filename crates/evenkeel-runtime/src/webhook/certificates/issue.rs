@@ -28,7 +28,7 @@ pub(super) enum IssueError {
 /// Returns the material after a renewal.
 ///
 /// # Errors
-/// When a key cannot be created, or the CA cannot sign.
+/// Fails if a key cannot be created, or the CA cannot sign.
 pub(super) fn issue(
     renewal: Renewal,
     material: Option<&Material>,

@@ -145,7 +145,7 @@ impl Source {
     /// Starts the tasks that keep `served` up to date.
     ///
     /// # Errors
-    /// When a file is missing or cannot be used.
+    /// Fails if a file is missing or cannot be used.
     pub(super) fn start(
         self,
         env: &Env,
