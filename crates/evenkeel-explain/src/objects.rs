@@ -86,7 +86,7 @@ async fn get(
 /// exist or that the user may not read.
 ///
 /// # Errors
-/// When the server reports that the explained object does not exist, and no controller has it either.
+/// Fails if the server reports that the explained object does not exist, and no controller has it either.
 pub async fn read(
     client: &Client,
     resources: &ServerResources,

@@ -64,7 +64,7 @@ impl LiveScheduler {
     /// Waits until the caches have synced.
     ///
     /// # Errors
-    /// When they have not synced after `timeout`. They are stopped then.
+    /// Fails if the caches have not synced after `timeout`. They are then stopped.
     pub async fn synced(mut self, timeout: Duration) -> Result<Self, Unsynced> {
         let ready = async {
             for looker in &mut self.lookers {

@@ -73,7 +73,7 @@ struct Next {
 /// Explains an object and its dependent objects, each once, in the order of the text.
 ///
 /// # Errors
-/// When the source does not respond.
+/// Fails if the source does not respond.
 pub async fn explain<S: Source>(
     source: &S,
     subject: Subject,
