@@ -164,7 +164,7 @@ impl TestClusterBuilder {
     /// Starts the cluster, and waits until the caches of its components have synced and its nodes are registered.
     ///
     /// # Errors
-    /// The server cannot start, or a controller is unknown or cannot start.
+    /// Fails if the server cannot start, or a controller is unknown or cannot start.
     pub async fn start(self) -> Result<TestCluster, ClusterError> {
         let descriptors = find_descriptors(self.controllers.as_deref())?;
         let pool = match self.controllers {

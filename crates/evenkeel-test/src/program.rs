@@ -81,7 +81,7 @@ impl Running {
     /// Waits until the program ends, and returns the reason.
     ///
     /// # Errors
-    /// The program's error.
+    /// Returns the program's error.
     pub async fn ended(mut self) -> Result<(), BoxError> {
         let panicked = || Err("the program panicked".into());
         (&mut self.ended).await.unwrap_or_else(|_| panicked())
@@ -90,7 +90,7 @@ impl Running {
     /// Stops the program, and waits until it has ended.
     ///
     /// # Errors
-    /// The error with which the program ended, even if it ended earlier.
+    /// Returns the error with which the program ended, even if it ended earlier.
     pub async fn stop(self) -> Result<(), BoxError> {
         self.tasks.token().cancel();
         self.ended().await

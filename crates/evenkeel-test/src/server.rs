@@ -124,7 +124,7 @@ impl TestServer {
     /// they are established.
     ///
     /// # Errors
-    /// A file cannot be read, or the server refuses a definition.
+    /// Fails if a file cannot be read, or the server rejects a definition.
     pub async fn crds_from(&self, path: impl AsRef<Path>) -> Result<(), CrdError> {
         crds::install(&self.client, crds::read(path.as_ref())?).await
     }
@@ -132,7 +132,7 @@ impl TestServer {
     /// Creates the CustomResourceDefinition of a type, as [`TestServerBuilder::crd`] does, and waits until it is established.
     ///
     /// # Errors
-    /// The server refuses the definition.
+    /// Fails if the server rejects the definition.
     pub async fn crd<K: CustomResourceExt>(&self) -> Result<(), CrdError> {
         self.crd_value(&K::crd()).await
     }
@@ -140,7 +140,7 @@ impl TestServer {
     /// Creates a CustomResourceDefinition, and waits until it is established.
     ///
     /// # Errors
-    /// The server refuses the definition.
+    /// Fails if the server rejects the definition.
     pub async fn crd_value(&self, definition: &impl Serialize) -> Result<(), CrdError> {
         let definition = serde_json::to_value(definition).map_err(CrdError::Invalid)?;
         crds::install(&self.client, vec![definition]).await
@@ -176,7 +176,7 @@ impl TestServer {
     /// clients, the runtime's time must not be paused.
     ///
     /// # Errors
-    /// No port can be opened.
+    /// Fails if no port can be opened.
     pub async fn listen(&self) -> Result<&str, KubeconfigError> {
         let start = || ListeningPort::start(self.server.clone());
         Ok(&self.listening_port.get_or_try_init(start).await?.url)
@@ -186,7 +186,7 @@ impl TestServer {
     /// it.
     ///
     /// # Errors
-    /// No port can be opened, or the file cannot be written.
+    /// Fails if no port can be opened, or the file cannot be written.
     pub async fn kubeconfig(&self, path: impl AsRef<Path>) -> Result<(), KubeconfigError> {
         let url = self.listen().await?;
         kubeconfig::write(path.as_ref(), &self.server.kubeconfig(url))
@@ -345,7 +345,7 @@ impl TestServerBuilder {
     /// Starts the server, and waits until its CustomResourceDefinitions are established.
     ///
     /// # Errors
-    /// An option is invalid, or a CustomResourceDefinition cannot be read or is refused.
+    /// Fails if an option is invalid, or a CustomResourceDefinition cannot be read or is rejected.
     pub async fn start(self) -> Result<TestServer, StartError> {
         let clock = self.clock.unwrap_or_else(|| Clock::starting_at(Clock::system().now()));
         let server_clock = clock.clone();

@@ -64,7 +64,7 @@ impl Exploration {
     /// Performs all runs, until one fails.
     ///
     /// # Errors
-    /// The first failure.
+    /// Returns the first failure.
     ///
     /// # Panics
     /// If an environment variable that selects runs is invalid.
@@ -133,7 +133,7 @@ impl Exploration {
     /// Repeats the run that failed.
     ///
     /// # Errors
-    /// The failure of the run, which is the same as before.
+    /// Returns the failure of the run, which is the same as before.
     pub fn repeat<S>(&self, failure: &Failure, scenario: S) -> Result<Explored, Box<Failure>>
     where
         S: AsyncFn(User) -> Result<(), BoxError>,

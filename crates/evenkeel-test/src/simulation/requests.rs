@@ -13,7 +13,7 @@ impl Requests {
     /// Sends a request with a JSON body, or without a body if `body` is null. Returns the JSON response.
     ///
     /// # Errors
-    /// The server's error status.
+    /// Returns the server's error status.
     pub async fn send(
         &self,
         method: Method,
