@@ -51,7 +51,7 @@ impl Schedule {
     /// Parses a schedule.
     ///
     /// # Errors
-    /// The error message, if the schedule is invalid.
+    /// Returns the error message if the schedule is invalid.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("empty spec string".to_owned());

@@ -54,7 +54,8 @@ pub fn restrict_to_node(spec: &mut Value, node: &str) {
     });
 }
 
-/// Returns the name of the node to which the pod is bound, or else the node to which its node affinity restricts it.
+/// Returns the name of the node to which the pod is bound. For an unbound pod, returns the node to which its node affinity
+/// restricts it.
 ///
 /// Upstream: `GetTargetNodeName`.
 pub fn target_node(pod: &Pod) -> Option<&str> {

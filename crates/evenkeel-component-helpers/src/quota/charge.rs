@@ -67,7 +67,7 @@ pub enum Refusal {
 /// leaves unchanged.
 ///
 /// # Errors
-/// When a quota rejects the write.
+/// Fails if a quota rejects the write.
 pub fn charge(
     quotas: &[ResourceQuota],
     request: &Request<'_>,

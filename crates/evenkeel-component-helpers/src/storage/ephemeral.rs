@@ -16,7 +16,7 @@ pub fn claim_name(pod: &Pod, volume: &Volume) -> String {
 /// Upstream: `VolumeIsForPod`.
 ///
 /// # Errors
-/// The error message, if the pod does not own the claim.
+/// Returns the error message if the pod does not own the claim.
 pub fn made_for_pod(claim: &PersistentVolumeClaim, pod: &Pod) -> Result<(), String> {
     if claim.meta.namespace == pod.meta.namespace && claim.meta.is_controlled_by(&pod.meta.uid) {
         return Ok(());

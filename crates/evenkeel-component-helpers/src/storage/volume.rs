@@ -126,7 +126,7 @@ pub fn allows_topology_of(class: &StorageClass, node: &Node) -> bool {
         })
 }
 
-/// Returns the volume for the claim among `volumes`: the volume that is pre-bound to the claim, or else the smallest
+/// Returns the volume for the claim among `volumes`: the volume that is pre-bound to the claim, otherwise the smallest
 /// available volume that satisfies the claim. If several have the same size, returns the first of them by name.
 ///
 /// With a `node`, the volume must be accessible from the node. Without a node, a claim whose binding is delayed
