@@ -27,7 +27,7 @@ const FINALIZER: &str = "data.example.com/instances";
 /// Builds the operator with its webhooks.
 ///
 /// # Errors
-/// When the manager cannot be built.
+/// Fails if the manager cannot be built.
 pub fn operator(
     kube: kube::Client,
     setup: Setup,

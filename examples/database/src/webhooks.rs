@@ -43,7 +43,7 @@ fn validate(database: &Database, old: Option<&Database>) -> Result<(), Denied> {
 /// Returns the CustomResourceDefinition of databases. `port` is that of the webhooks' Service in the namespace.
 ///
 /// # Errors
-/// When the versions cannot be merged.
+/// Fails if the versions cannot be merged.
 pub fn definition(namespace: &str, port: u16) -> anyhow::Result<Value> {
     let merged = merge_crds(vec![v1::Database::crd(), v1beta1::Database::crd()], "v1")?;
     let mut definition = serde_json::to_value(merged)?;

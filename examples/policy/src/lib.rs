@@ -30,7 +30,7 @@ const FILL_DELAY: Duration = Duration::from_secs(1);
 /// Builds the operator.
 ///
 /// # Errors
-/// When the manager cannot be built.
+/// Fails if the manager cannot be built.
 pub fn operator(kube: kube::Client, setup: Setup) -> anyhow::Result<Manager> {
     let manager = Manager::builder(kube)
         .component("policy-operator")

@@ -24,7 +24,7 @@ const CONCURRENCY: usize = 16;
 /// Builds the operator.
 ///
 /// # Errors
-/// When the manager cannot be built.
+/// Fails if the manager cannot be built.
 pub fn operator<V: Vault>(kube: kube::Client, setup: Setup, vault: V) -> anyhow::Result<Manager> {
     let own_secrets = format!("{}={}", MANAGED_BY.0, MANAGED_BY.1);
     let manager = Manager::builder(kube)

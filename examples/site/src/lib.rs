@@ -68,7 +68,7 @@ async fn clean_up(_: Arc<Site>, cx: Context<Dns>) -> Result<()> {
 /// Builds the operator.
 ///
 /// # Errors
-/// When a port cannot be bound.
+/// Fails if a port cannot be bound.
 pub fn operator(kube: impl Into<Transport>, setup: Setup, dns: Dns) -> anyhow::Result<Manager> {
     let manager = Manager::builder(kube)
         .component("site-operator")

@@ -73,7 +73,7 @@ impl Dns {
 /// Builds the operator.
 ///
 /// # Errors
-/// When the manager cannot be built.
+/// Fails if the manager cannot be built.
 pub fn operator(kube: kube::Client, setup: Setup, dns: Dns) -> anyhow::Result<Manager> {
     let manager = Manager::builder(kube)
         .component("webapp-operator")
