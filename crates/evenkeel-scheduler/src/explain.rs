@@ -295,7 +295,7 @@ fn score_nodes(
         match plugin.pre_score(state, pod, nodes, feasible) {
             PreScoreResult::All => continue,
             PreScoreResult::Skip => {}
-            // A profile may score without the plugin, and let it prepare scores all the same.
+            // A profile may enable the PreScore of a plugin without its Score.
             PreScoreResult::Same(score) if scores(index) => {
                 add_scores(index, &vec![score; feasible.len()]);
             }

@@ -16,7 +16,7 @@ pub(crate) fn catch_plugin_panic<T>(call: impl FnOnce() -> T) -> Result<T, Statu
 /// Awaits the future of a plugin call and catches its panic, like [`catch_plugin_panic`].
 ///
 /// # Errors
-/// Returns `panic: ` and the message. It is no [`Status`], because the callers put the plugin's name before it.
+/// Returns `panic: ` and the message. It is not a [`Status`], because the callers put the plugin's name before it.
 pub(crate) async fn catch_plugin_panic_async<T>(
     call: impl Future<Output = T>,
 ) -> Result<T, String> {

@@ -14,8 +14,8 @@ pub const INERT: [(&str, &str); 4] = [
     ("TopologyPlacementGenerator", "TopologyAwareWorkloadScheduling"),
 ];
 
-/// A plugin without extension points. Pods of a PodGroup are scheduled one by one. Upstream's scheduler waits for the
-/// informer of PodGroups. This plugin watches nothing, so a server without PodGroups delays nothing.
+/// A plugin without extension points. Pods of a PodGroup are scheduled one by one. Upstream's scheduler waits for the informer
+/// of PodGroups. This plugin watches nothing, so a server without PodGroups causes no delay.
 #[derive(Debug, Clone, Copy)]
 pub struct Inert(pub &'static str);
 

@@ -187,7 +187,7 @@ impl Preemption {
         self.preempt_pod(victim).await
     }
 
-    /// Preempts a victim: cancels it if it is only assumed, else sets `DisruptionTarget` and deletes it.
+    /// Preempts a victim: cancels it if it is only assumed, otherwise sets `DisruptionTarget` and deletes it.
     ///
     /// Upstream: `PreemptPod`.
     async fn preempt_pod(&self, victim: &Pod) -> Result<PreemptOutcome, ApiError> {

@@ -31,8 +31,8 @@ impl NotReady {
     }
 }
 
-/// Checks the pod's claims. Each is given in its latest version, or as the message that it was deleted. Returns `None`
-/// if all are ready, else the time of the next check. `deadline` ends the pod's wait.
+/// Checks the pod's claims. Each is given in its latest version, or as the message that it was deleted. Returns `None` if all
+/// are ready, otherwise the time of the next check. `deadline` ends the pod's wait.
 ///
 /// # Errors
 /// Fails if a device failed, a claim does not exist, or a deadline has passed.

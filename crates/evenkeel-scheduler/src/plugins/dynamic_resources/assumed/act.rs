@@ -32,8 +32,8 @@ impl Reserve for DynamicResources {
             tracker.add_pending(uid, Arc::clone(&allocation.result));
         }
         drop(tracker);
-        // The attempt needs this state no longer. Without its reference to the devices in use, the next change of them
-        // need not copy them.
+        // The attempt no longer needs this state. Dropping its reference to the devices in use avoids a copy at their next
+        // change.
         state.remove::<AttemptState>();
         if !assumed.claims.is_empty() || assumed.extended_claim.is_some() {
             lock(&self.assumed).insert(pod.uid().into(), assumed);
