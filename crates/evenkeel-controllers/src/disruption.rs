@@ -18,7 +18,7 @@ pub(crate) struct DisruptionReason {
     pub(crate) reason: &'static str,
     /// Message for people.
     pub(crate) message: &'static str,
-    /// Whether the condition has `observedGeneration`. Upstream's device taint eviction controller leaves it out.
+    /// Whether the condition has `observedGeneration`. Upstream's device taint eviction controller omits it.
     pub(crate) has_generation: bool,
 }
 

@@ -35,7 +35,7 @@ fn iscsi_name(portal: &str, iqn: &str, lun: i32) -> String {
     format!("{ISCSI_PREFIX}{portal}:{iqn}:{lun}")
 }
 
-/// Returns the name, made from `targetWWNs` and `lun` if both are set, else from `wwids`.
+/// Returns the name, made from `targetWWNs` and `lun` if both are set, otherwise from `wwids`.
 fn fc_name(disk: &FcVolumeSource) -> Option<String> {
     match disk.lun {
         Some(lun) if !disk.target_wwns.is_empty() => {

@@ -30,8 +30,7 @@ use tokio_util::sync::CancellationToken;
 /// Interval between discoveries.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Maximum wait for all watches to sync after a change. It prevents that a broken custom resource blocks the other
-/// resources.
+/// Maximum wait for all watches to sync after a change. It prevents a broken custom resource from blocking the other resources.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A controller that watches many resources.

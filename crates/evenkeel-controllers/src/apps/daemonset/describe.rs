@@ -8,7 +8,7 @@ use evenkeel_runtime::introspect::Description;
 /// Maximum number of pods listed by name.
 const MAX_LISTED: usize = 5;
 
-/// Describes the observed state, the awaited changes and the pods.
+/// Describes the observed state, the pending changes and the pods.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     let sync = DaemonSetSync::begin(observed, now);
     let mut description = Description::new();

@@ -76,7 +76,7 @@ impl History {
     }
 }
 
-/// Returns the revision label's value for pods of this revision: its hash label, else its name.
+/// Returns the revision label's value for pods of this revision: its hash label, or its name without one.
 pub(crate) fn revision_hash(revision: &ControllerRevision) -> &str {
     revision.meta.labels.get(REVISION_LABEL).unwrap_or(&revision.meta.name)
 }

@@ -16,7 +16,7 @@ use evenkeel_runtime::introspect::Description;
 /// Maximum number of old ReplicaSets listed by name.
 const MAX_LISTED: usize = 5;
 
-/// Describes the observed state, the awaited changes and the ReplicaSets.
+/// Describes the observed state, the pending changes and the ReplicaSets.
 pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
     let sync = DeploymentSync::decide(observed, now);
     let mut description = Description::new();

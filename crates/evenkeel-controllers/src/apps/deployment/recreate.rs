@@ -1,5 +1,4 @@
-//! Strategy `Recreate`: waits until all old pods are gone before it creates a new one. Upstream:
-//! `recreate.go`.
+//! Strategy `Recreate`: waits until all old pods are deleted before it creates a new one. Upstream: `recreate.go`.
 
 use super::{progress, sync::DeploymentSync};
 

@@ -14,8 +14,8 @@ use evenkeel_api::{
 use evenkeel_runtime::plan::{EventRecord, OnError, PatchType, Rewrite};
 use serde_json::{Value, json};
 
-/// Performs the requested rollback, or records an event with the reason why it is impossible. In both cases, removes
-/// the annotation. `to_revision` 0 stands for the revision before the present one. Upstream: `rollback`.
+/// Performs the requested rollback, or records an event with the reason why it is impossible. In both cases, removes the
+/// annotation. `to_revision` 0 means the revision before the present one. Upstream: `rollback`.
 pub(crate) fn rollback(sync: &mut DeploymentSync<'_>, to_revision: i64) {
     const NOT_FOUND: &str = "DeploymentRollbackRevisionNotFound";
     sync.get_or_create_new_set();

@@ -1,4 +1,4 @@
-//! Strategy `RollingUpdate`: scales the new set up within `maxSurge`, or else old sets down within `maxUnavailable`.
+//! Strategy `RollingUpdate`: scales the new set up within `maxSurge`, otherwise old sets down within `maxUnavailable`.
 //! Upstream: `rolling.go`.
 
 use super::{progress, sync::DeploymentSync};

@@ -16,7 +16,7 @@ pub(crate) fn scale(sync: &mut DeploymentSync<'_>) {
     let active: Vec<usize> =
         (0..sync.sets.len()).filter(|index| sync.sets[*index].replicas > 0).collect();
     match active[..] {
-        // No set has replicas: the new set, or else the newest old one, gets all.
+        // No set has replicas: the new set gets all, or the newest old one if there is no new set.
         [] => {
             if let Some(index) = sync.new_index.or_else(|| sync.old_indexes().next_back()) {
                 sync.scale_replica_set(index, sync.limits.desired);

@@ -30,7 +30,7 @@ const UPDATED: &str = "ReplicaSetUpdated";
 /// Reason of the condition after the rollout. Upstream: `NewRSAvailableReason`.
 const COMPLETE: &str = "NewReplicaSetAvailable";
 
-/// Returns the status update if anything changed, or else the delay until the progress deadline.
+/// Returns the status update if anything changed, otherwise the delay until the progress deadline.
 pub(crate) fn status(observed: &Observed, outcomes: &Outcomes, now: Timestamp) -> Plan {
     let sync = DeploymentSync::decide(observed, now);
     if let Some(failure) = creation_failure(observed, outcomes, now) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Maximum number of pods listed by name.
 const MAX_LISTED: usize = 5;
 
-/// Describes the observed state, the awaited changes and the pods.
+/// Describes the observed state, the pending changes and the pods.
 pub(crate) fn describe<S: Set>(observed: &Observed<S>, now: Timestamp) -> Description {
     let set = &*observed.set;
     let mut description = Description::new();

@@ -117,8 +117,8 @@ pub(crate) fn plan<S: Set>(observed: &Observed<S>, now: Timestamp) -> Plan {
     plan
 }
 
-/// Returns the reason why the template is unusable: the selector would not match its pods, so the controller would
-/// create pods for ever. The API server rejects such a set.
+/// Returns the reason why the template is unusable: the selector would not match its pods, so the controller would create pods
+/// endlessly. The API server rejects such a set.
 pub(crate) fn template_error<S: Set>(set: &S) -> Option<&'static str> {
     let labels = &set.template().labels;
     if labels.is_empty() {

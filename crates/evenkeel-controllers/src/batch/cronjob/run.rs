@@ -11,7 +11,7 @@ use evenkeel_runtime::plan::Target;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-/// Annotation of a Job with its scheduled time, in the CronJob's `timeZone` or else in UTC. Upstream:
+/// Annotation of a Job with its scheduled time, in the CronJob's `timeZone`, or in UTC without one. Upstream:
 /// `CronJobScheduledTimestampAnnotation`.
 const SCHEDULED_TIMESTAMP: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 

@@ -49,7 +49,7 @@ pub(super) enum MissedSchedules {
 }
 
 impl ZonedSchedule {
-    /// Parses the schedule. Its time zone is the one of a `TZ` prefix, else `timeZone`, else `local`, the zone of the
+    /// Parses the schedule. Its time zone is the one of a `TZ` prefix, otherwise `timeZone`, otherwise `local`, the zone of the
     /// controller's machine. Upstream: `formatSchedule`.
     pub(super) fn of(cron: &CronJob, local: &TimeZone) -> Result<Self, ScheduleError> {
         let spec_zone = match cron.spec.time_zone.as_deref() {
@@ -140,7 +140,7 @@ fn split_zone_prefix(schedule: &str) -> Option<(&str, &str)> {
     Some((zone_name, fields.trim_start()))
 }
 
-/// Returns the time after which scheduled times count: the last schedule time, else the creation time. Upstream:
+/// Returns the time after which scheduled times count: the last schedule time, or the creation time without one. Upstream:
 /// `earliestTime`.
 fn earliest_time(cron: &CronJob) -> Timestamp {
     cron.status.last_schedule_time.or(cron.meta.creation).unwrap_or(Timestamp::UNIX_EPOCH)

@@ -1,5 +1,5 @@
-//! Removes the finalizer from pods whose Job is deleted or finished. No Job counts these pods any more, and the
-//! finalizer would block their deletion. Upstream: `orphanWorker`.
+//! Removes the finalizer from pods whose Job is deleted or finished. No Job counts these pods any longer, and the finalizer
+//! would block their deletion. Upstream: `orphanWorker`.
 
 use super::{SYNC_BATCH_PERIOD, end, plan, pod};
 use evenkeel_api::{
@@ -41,7 +41,7 @@ pub(super) fn is_orphan(
 /// stale. Upstream: `syncOrphanPod`.
 ///
 /// # Errors
-/// Returns the plan of the live read until its outcome is known.
+/// `Err` contains the plan of a live read that the runtime has not executed yet.
 pub(super) fn sync_orphan_pod(orphan: &OrphanPod, steps: &mut Steps<'_>) -> Result<Plan, Plan> {
     if !orphan.is_orphan {
         return Ok(Plan::nothing());

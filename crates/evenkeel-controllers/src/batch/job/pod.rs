@@ -69,8 +69,8 @@ pub(super) fn has_needed_index(pod: &Pod, job: &Job) -> bool {
     !is_indexed(job) || valid_index(pod, job).is_some()
 }
 
-/// Returns the pod's finish time: the end of its last container, else the time at which `Ready` became
-/// `False`, else the deletion time, else the creation time. Upstream: `getFinishedTime`.
+/// Returns the pod's finish time: the end of its last container, otherwise the time at which `Ready` became `False`, otherwise
+/// the deletion time, otherwise the creation time. Upstream: `getFinishedTime`.
 pub(super) fn finished_at(pod: &Pod) -> Timestamp {
     containers_finished_at(pod)
         .or_else(|| not_ready_since(pod))

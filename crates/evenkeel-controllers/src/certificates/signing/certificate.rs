@@ -139,7 +139,7 @@ fn encode_name(subject: &Subject) -> Vec<u8> {
     })
 }
 
-/// Writes a PrintableString if possible, else a UTF8String. As in Go, the asterisk and the ampersand are not printable.
+/// Writes a PrintableString if possible, otherwise a UTF8String. As in Go, the asterisk and the ampersand are not printable.
 fn write_text(writer: DERWriter<'_>, text: &str) {
     let is_printable = |byte: u8| byte.is_ascii_alphanumeric() || b" '()+,-./:=?".contains(&byte);
     if text.bytes().all(is_printable) {

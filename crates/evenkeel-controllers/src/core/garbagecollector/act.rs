@@ -194,8 +194,8 @@ impl GarbageCollector {
         Ok(())
     }
 
-    /// Deletes the object if it still has this resource version. An empty version stands for any version. After a
-    /// conflict, repeats the request for any version if the owner references did not change. Upstream: `deleteObject`.
+    /// Deletes the object if it still has this resource version. An empty version means any version. After a conflict, repeats
+    /// the request for any version if the owner references did not change. Upstream: `deleteObject`.
     async fn delete(
         &self,
         live: &LiveObject<'_>,

@@ -124,8 +124,8 @@ fn mounted_secret_names(pods: &Reply) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Marks or deletes a token that no pod uses. The write conflicts if another client used or changed the token. A
-/// conflict is no failure, as upstream: the next reconciliation decides again.
+/// Marks or deletes a token that no pod uses. The write conflicts if another client used or changed the token. As upstream, a
+/// conflict is not a failure: the next reconciliation decides again.
 fn mark_or_delete(secret: &Full<Secret>, cutoff: &Cutoff) -> Option<Action> {
     let meta = secret.meta();
     let target = wire::target(secret);

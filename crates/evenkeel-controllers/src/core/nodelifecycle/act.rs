@@ -132,10 +132,10 @@ impl Monitor {
 
     /// Registers new nodes and removes deleted ones. Upstream: `classifyNodes`.
     ///
-    /// Upstream removes both `NoExecute` taints from each node that is new to it, so from all nodes at each start. A
-    /// node that is not ready then waits for the zone's rate limiter, in a partially disrupted zone perhaps for ever.
-    /// Here the taint stays until the node's condition changes ([`no_execute::taint_action`]), because a restart or a
-    /// new leader is no evidence about a node.
+    /// Upstream removes both `NoExecute` taints from each node that is new to it, so from all nodes at each start. A node that
+    /// is not ready then waits for the zone's rate limiter, in a partially disrupted zone possibly without a time limit. Here
+    /// the taint stays until the node's condition changes ([`no_execute::taint_action`]), because a restart or a new leader
+    /// does not show that a node is healthy.
     fn classify_nodes(&self, nodes: &[Arc<Node>]) {
         let now = self.state.now();
         let mut state = self.state.lock();
@@ -216,7 +216,7 @@ impl Monitor {
 
     /// Updates the health of a node, its taints and its pods. Upstream: `tryUpdateNodeHealth`.
     async fn try_update_node_health(&self, node: &Node) -> Result<(), HealthError> {
-        // Another node of this pass may have shown that the cache is behind.
+        // The check of another node in this pass may have shown that the cache is stale.
         self.check_lease_cache_version()?;
         let name = &*node.meta.name;
         let lease = self.leases.get(LEASE_NAMESPACE, name);
@@ -300,7 +300,7 @@ impl Monitor {
     /// lease proves nothing about its node. Upstream: `EnsureReady`.
     fn check_lease_cache_version(&self) -> Result<(), HealthError> {
         let cached = self.leases.version();
-        match self.state.lock().update_awaited_lease_version(cached) {
+        match self.state.lock().update_pending_lease_version(cached) {
             Some(live) => Err(HealthError::LeaseCacheBehind { cached, live }),
             None => Ok(()),
         }

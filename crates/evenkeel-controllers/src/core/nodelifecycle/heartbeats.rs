@@ -6,13 +6,13 @@ use std::{fmt, sync::Arc};
 /// Returns whether a node's kubelet is alive.
 type IsAlive = dyn Fn(&Node) -> bool + Send + Sync;
 
-/// Heartbeats of nodes whose kubelets run beside the controllers, and need not renew Leases for them: in a simulation of a
-/// thousand nodes, a day has nine million renewals. By default, only Leases and statuses are heartbeats.
+/// Heartbeats of nodes whose kubelets run in the same process as the controllers, and need not renew Leases for them: in a
+/// simulation of a thousand nodes, a day has nine million renewals. By default, only Leases and statuses are heartbeats.
 #[derive(Clone, Default)]
 pub struct Heartbeats(Option<Arc<IsAlive>>);
 
 impl Heartbeats {
-    /// Counts a node as heard of at each check at which `is_alive` reports that its kubelet runs and reaches the API server.
+    /// Each check of a node counts as its heartbeat if `is_alive` reports that its kubelet runs and reaches the API server.
     pub fn known_by(is_alive: impl Fn(&Node) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(is_alive)))
     }

@@ -21,7 +21,7 @@ pub(super) struct State {
     pub(super) nodes: BTreeMap<Text, NodeRecord>,
     pub(super) zones: Zones,
     /// The resource version that the cache of leases must reach before the health of any node is updated.
-    awaited_lease_version: Option<u64>,
+    pending_lease_version: Option<u64>,
     /// Time of the next check of all nodes' health.
     pub(super) next_health_pass: Option<Moment>,
 }
@@ -56,14 +56,14 @@ impl State {
 
     /// Records that the lease cache must reach this resource version.
     pub(super) fn await_lease_version(&mut self, version: u64) {
-        self.awaited_lease_version = self.awaited_lease_version.max(Some(version));
+        self.pending_lease_version = self.pending_lease_version.max(Some(version));
     }
 
-    /// Forgets the awaited version if the lease cache, now at the version `cached`, has reached it. Returns the version
-    /// that is still awaited.
-    pub(super) fn update_awaited_lease_version(&mut self, cached: u64) -> Option<u64> {
-        self.awaited_lease_version = self.awaited_lease_version.filter(|version| cached < *version);
-        self.awaited_lease_version
+    /// Clears the pending version if the lease cache, now at the version `cached`, has reached it. Returns the version if it is
+    /// still pending.
+    pub(super) fn update_pending_lease_version(&mut self, cached: u64) -> Option<u64> {
+        self.pending_lease_version = self.pending_lease_version.filter(|version| cached < *version);
+        self.pending_lease_version
     }
 
     /// Returns whether the API server rejected a patch of the node's taints, and the backoff is not over.
@@ -165,11 +165,11 @@ mod tests {
     #[test]
     fn lease_cache_must_reach_the_newest_live_lease() {
         let mut state = State::default();
-        assert_eq!(state.update_awaited_lease_version(0), None);
+        assert_eq!(state.update_pending_lease_version(0), None);
         state.await_lease_version(9);
         state.await_lease_version(7);
-        assert_eq!(state.update_awaited_lease_version(8), Some(9));
-        assert_eq!(state.update_awaited_lease_version(9), None);
-        assert_eq!(state.update_awaited_lease_version(0), None, "it was reached once");
+        assert_eq!(state.update_pending_lease_version(8), Some(9));
+        assert_eq!(state.update_pending_lease_version(9), None);
+        assert_eq!(state.update_pending_lease_version(0), None, "it was reached once");
     }
 }

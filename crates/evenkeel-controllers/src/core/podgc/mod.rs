@@ -81,7 +81,7 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
             LABELS,
         ),
     };
-    // The queue's only key stands for the whole cluster, so it has no kind.
+    // The queue's only key represents the whole cluster, so it has no kind.
     let no_kind = Kind::new("", "", "", "", false);
     let controller = Builder::of_keys(&context.env, DESCRIPTOR.name, no_kind)
         .queue(DESCRIPTOR.queue)

@@ -25,7 +25,7 @@ use evenkeel_runtime::{
 use serde::{Serialize, Serializer};
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-/// Delay of a recount after a write: at the write, the caches may have lacked objects that were being created.
+/// Delay of the recalculation after a write: at the write, the caches may have lacked objects that were being created.
 const RECOUNT_DELAY: Duration = Duration::from_secs(10);
 
 /// A quota, and the kinds that it limits.

@@ -172,7 +172,7 @@ fn update_ignoring_errors(target: Target, object: &Value) -> Update {
     Update { on_error: OnError::Ignore, ..Update::new(target, object.to_string()) }
 }
 
-/// Returns the error of a write. A conflict or NotFound is no failure, because an event enqueues the Secret again.
+/// Returns the error of a write. A conflict or NotFound is not a failure, because an event enqueues the Secret again.
 fn write_error(written: &Outcome) -> Option<String> {
     let error: &Failure = written.error.as_ref()?;
     (!error.is_not_found() && !error.is_conflict()).then(|| error.message.clone())

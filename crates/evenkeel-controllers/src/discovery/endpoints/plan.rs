@@ -133,7 +133,7 @@ fn endpoint_ports(service: &Service, pod: &Pod) -> Option<Vec<EndpointPort>> {
     Some(ports).filter(|ports| !ports.is_empty())
 }
 
-/// Returns the pod's first address of the family. `None` stands for the family of the `podIP`. Upstream:
+/// Returns the pod's first address of the family. `None` means the family of the `podIP`. Upstream:
 /// `podToEndpointAddressForService`.
 fn address_of(service: &Service, pod: &Pod, family: Option<Family>) -> Option<EndpointAddress> {
     let pod_ip_family = || address::parse(&pod.status.pod_ip).map_or(Family::V4, Family::of);

@@ -19,7 +19,7 @@ pub(super) type ZoneCounts = BTreeMap<Text, usize>;
 struct Allocation {
     /// Maximum number of endpoints. Hints that exceed it are invalid.
     maximum: usize,
-    /// Number of endpoints in proportion to the zone's CPU, usually no whole number.
+    /// Number of endpoints in proportion to the zone's CPU, usually a fraction.
     desired: f64,
 }
 

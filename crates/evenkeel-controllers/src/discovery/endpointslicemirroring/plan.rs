@@ -72,8 +72,8 @@ impl Decision {
     }
 }
 
-/// Returns whether the Endpoints may be mirrored: they are no leader election lock, and no label excludes them.
-/// Upstream: `skipMirror`.
+/// Returns whether the Endpoints may be mirrored: they are not a leader election lock, and no label excludes them. Upstream:
+/// `skipMirror`.
 pub(super) fn may_be_mirrored(endpoints: &Endpoints) -> bool {
     endpoints.meta.labels.get(SKIP_MIRROR_LABEL) != Some("true")
         && !endpoints::is_leader_election_lock(endpoints)

@@ -1,4 +1,4 @@
-//! Storage version garbage collector: removes the entries of API servers that are gone from StorageVersions, and deletes
+//! Storage version garbage collector: removes the entries of API servers that no longer exist from StorageVersions, and deletes
 //! a StorageVersion without entries.
 //!
 //! It has two queues, as in upstream. Keys of the first are deleted identity leases of API servers. Keys of the second

@@ -3,11 +3,11 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | an entry belongs to an API server with an identity lease in `kube-system` | `is_identity_lease` |
-//! | entries of a server go with its lease | `remove_server` |
-//! | entries of unknown servers go when they are found | `remove_unknown_servers` |
+//! | entries of a server are removed when its lease is deleted | `remove_server` |
+//! | entries of unknown servers are removed when they are found | `remove_unknown_servers` |
 //! | a StorageVersion without entries is deleted | `keep_entries` |
 //! | `commonEncodingVersion` is set if all servers encode in one version | `status_of` |
-//! | the condition `AllEncodingVersionsEqual` says whether it is set | `set_condition` |
+//! | the condition `AllEncodingVersionsEqual` reports whether it is set | `set_condition` |
 
 use super::StorageVersion;
 use crate::wire;

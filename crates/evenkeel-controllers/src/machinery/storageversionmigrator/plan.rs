@@ -29,8 +29,8 @@ pub(super) struct Schedule {
     pub(super) next: Option<Arc<Migration>>,
 }
 
-/// Chooses the oldest migration that has not started, unless another one is in progress. As upstream, a finished
-/// migration that still has the condition `Running` does not keep the next one from starting.
+/// Chooses the oldest migration that has not started, unless another one is in progress. As upstream, a finished migration that
+/// still has the condition `Running` does not prevent the next one from starting.
 pub(super) fn schedule(migrations: Vec<Arc<Migration>>) -> Schedule {
     let (running, mut waiting): (Vec<_>, Vec<_>) =
         migrations.into_iter().partition(|migration| has_running_condition(migration));

@@ -56,8 +56,8 @@ pub(super) struct Matched {
     pub(super) lacks_resource: bool,
 }
 
-/// Returns the kinds that rules match by name. A rule with `*` in its groups or versions matches none; a resource with `*`
-/// or a sub-resource is left out.
+/// Returns the kinds that rules match by name. A rule with `*` in its groups or versions matches none; a resource with `*` or a
+/// sub-resource is omitted.
 pub(super) fn matched(rules: &[NamedRuleWithOperations], served: &ServerResources) -> Matched {
     let mut matched = Matched::default();
     for rule in rules {
@@ -87,8 +87,8 @@ pub(super) fn matched(rules: &[NamedRuleWithOperations], served: &ServerResource
     matched
 }
 
-/// Returns the kinds of a resource, by its plural or singular name. The core group, whose name is empty, stands for all
-/// groups. Upstream: `DefaultRESTMapper.KindsFor`.
+/// Returns the kinds of a resource, by its plural or singular name. The core group, whose name is empty, represents all groups.
+/// Upstream: `DefaultRESTMapper.KindsFor`.
 fn kinds_of(
     group: &str,
     version: &str,

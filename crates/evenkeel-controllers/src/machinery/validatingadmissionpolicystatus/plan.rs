@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a policy is checked once for each generation | `is_unchecked` |
 //! | expressions are checked with the kinds that `matchConstraints` names, without `*` | `kinds::matched` |
-//! | a kind without a schema is left out | `typed_kinds` |
+//! | a kind without a schema is omitted | `typed_kinds` |
 //! | `params` has the type of `paramKind` | `params_type` |
 //! | warnings are in `status.typeChecking` | `status_patch` |
 
@@ -151,8 +151,8 @@ fn read_documents<'a>(
     Ok(documents)
 }
 
-/// Returns the reply with a document. Returns `None` if its server lacks it, or is not available (503): another API server
-/// may be down for long, and must not delay the check of other kinds.
+/// Returns the reply with a document. Returns `None` if its server lacks it, or is not available (503): another API server may
+/// be unavailable for a long time, and must not delay the check of other kinds.
 fn document_reply(outcome: &Outcome) -> Result<Option<&Reply>, Plan> {
     match (&outcome.reply, &outcome.error) {
         (Some(reply), _) => Ok(Some(reply)),

@@ -57,7 +57,7 @@ impl Document {
     }
 }
 
-/// A schema that cannot be read: a reference leads nowhere, or the kind is too large.
+/// A schema that cannot be read: a reference names no schema, or the kind is too large.
 struct Unreadable;
 
 /// Reader of one kind.
@@ -99,7 +99,7 @@ impl<'d> Reader<'d> {
         declared
     }
 
-    /// Returns the schema that a reference names, or the schema itself if it is no reference.
+    /// Returns the schema that a reference names, or the schema itself if it is not a reference.
     fn resolved(&self, schema: &'d Value) -> Result<&'d Value, Unreadable> {
         match referred_name(schema) {
             Some(name) => self.schemas.get(name).ok_or(Unreadable),

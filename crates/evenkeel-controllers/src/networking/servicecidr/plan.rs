@@ -19,7 +19,7 @@ const FIELD_MANAGER: &str = "service-cidr-controller";
 const MANAGED_BY_LABEL: &str = "ipaddress.kubernetes.io/managed-by";
 /// Value of the label for cluster IPs. Upstream: `ControllerName`.
 const CLUSTER_IP_ALLOCATOR: &str = "ipallocator.k8s.io";
-/// Time from the deletion to the removal of the finalizer, in which all allocators learn of the deletion. Upstream:
+/// Time from the deletion to the removal of the finalizer, in which all allocators observe the deletion. Upstream:
 /// `deletionGracePeriod`.
 const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
 

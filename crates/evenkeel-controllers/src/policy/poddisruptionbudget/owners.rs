@@ -1,4 +1,4 @@
-//! Expected pods of owners, from the caches ([`super::owner_caches`]), else from the `scale` subresource. Upstream:
+//! Expected pods of owners, from the caches ([`super::owner_caches`]), otherwise from the `scale` subresource. Upstream:
 //! `getExpectedScale`.
 
 use super::plan::ExpectedPods;

@@ -125,7 +125,7 @@ fn event(pod: &Pod, message: &str) -> EventRecord {
 pub(super) enum Ended {
     /// The pod was deleted, by this controller or before.
     Deleted,
-    /// No pod with the uid existed any more. Upstream does not count this.
+    /// No pod with the uid existed any longer. Upstream does not count this.
     Gone,
 }
 

@@ -40,7 +40,7 @@ const FIELD_MANAGER: &str = "device-taint-eviction-controller";
 /// A rule, and the objects that it affects.
 pub(super) struct Observed {
     pub(super) rule: Arc<Rule>,
-    /// Pods that name a claim with a selected device. Their slices are left out, because only the rule's taint counts.
+    /// Pods that name a claim with a selected device. Their slices are omitted, because only the rule's taint counts.
     pub(super) pods: Vec<ObservedPod>,
     /// Claims with a selected device.
     pub(super) claims: Vec<Arc<Claim>>,

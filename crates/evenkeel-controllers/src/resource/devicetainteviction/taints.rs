@@ -201,7 +201,8 @@ fn find_device<'a>(
     })
 }
 
-/// Returns the time for which a `NoExecute` taint is tolerated: zero without a matching toleration, `None` for ever.
+/// Returns the time for which a `NoExecute` taint is tolerated: zero without a matching toleration, `None` without a time
+/// limit.
 fn toleration_time(
     taint: &DeviceTaint,
     tolerations: &[DeviceToleration],
@@ -236,7 +237,7 @@ mod tests {
     use crate::fixtures::at;
     use serde_json::{Value, json};
 
-    /// Returns the eviction of a pod on a node, as seconds after `T0`, with the texts of its origins.
+    /// Returns the eviction of a pod on a node, as seconds after `T0`, with the descriptions of its origins.
     fn eviction(
         tolerations: &Value,
         slices: &[Slice],

@@ -133,11 +133,11 @@ pub(super) enum ConsumerDecision {
     Keep,
     /// The reservation is removed.
     Remove,
-    /// The cache lacks the pod, so a live read decides. The scheduler may be ahead of the cache.
+    /// The cache lacks the pod, so a live read decides. The scheduler may have observed newer pods than the cache.
     ReadLive,
 }
 
-/// Decides about a consumer. `is_deleted` says that its pod was observed as deleted. `pod` is the cached pod with the
+/// Decides about a consumer. `is_deleted` means that its pod was observed as deleted. `pod` is the cached pod with the
 /// consumer's name. Reservations for other resources than pods stay.
 pub(super) fn decide_consumer(
     consumer: &ResourceClaimConsumerReference,

@@ -1,4 +1,4 @@
-//! ResourcePoolStatusRequest controller: answers requests for the devices of a driver's pools (KEP-5677). Upstream:
+//! ResourcePoolStatusRequest controller: reports the devices of a driver's pools on request (KEP-5677). Upstream:
 //! `pkg/controller/resourcepoolstatusrequest`.
 
 mod metrics;

@@ -1,13 +1,13 @@
-//! Answer to a ResourcePoolStatusRequest. Upstream: `syncRequest`, `shouldDeleteRequest`.
+//! Status of a ResourcePoolStatusRequest. Upstream: `syncRequest`, `shouldDeleteRequest`.
 //!
 //! | documented rule | implemented in |
 //! |---|---|
 //! | `spec.driver`, `spec.poolName`, `spec.limit` | `status` |
 //! | devices of a pool: total, allocated, unavailable, available | `./pool.rs` |
 //! | `partitionSummary`, `shareableSummary` | `./views.rs` |
-//! | a request is answered once | `plan` |
-//! | a driver that still publishes slices delays the answer | `plan` |
-//! | answered requests are deleted after 1 h, pending ones after 24 h | `expiration_reason` |
+//! | the status of a request is written once | `plan` |
+//! | a driver that still publishes slices delays the status | `plan` |
+//! | requests with a status are deleted after 1 h, pending ones after 24 h | `expiration_reason` |
 
 use super::pool::{Inventory, Pool};
 use crate::{
@@ -46,7 +46,7 @@ const PENDING_REQUEST_TTL: SignedDuration = SignedDuration::from_hours(24);
 /// Types of the conditions of an answered request.
 const FINAL_CONDITIONS: [&str; 2] = ["Complete", "Failed"];
 
-/// A request, and the objects that the answer depends on. They are left out if the request is answered.
+/// A request, and the objects on which its status depends. They are omitted if the request already has a status.
 pub(super) struct Observed {
     pub(super) request: Arc<Request>,
     pub(super) slices: Vec<Arc<Slice>>,
@@ -221,7 +221,7 @@ mod tests {
                 "type": type_, "status": "True", "reason": "R", "message": "", "lastTransitionTime": seconds(at(100)),
             }]})
         };
-        // Status, and the number of seconds after which the request is kept for the last time.
+        // Status, and the highest age in seconds at which the request is still kept.
         let table = [
             (Value::Null, 24 * 3600),
             (answered("Complete"), 3700),

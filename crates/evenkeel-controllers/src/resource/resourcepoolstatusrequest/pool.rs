@@ -71,7 +71,7 @@ pub(super) fn add<'a>(sums: &mut Amounts<'a>, name: &'a str, amount: &ApiQuantit
     *sum = sum.plus(quantity(amount));
 }
 
-/// Reads a quantity. An invalid one, which the API server refuses, is zero.
+/// Reads a quantity. An invalid one, which the API server rejects, is zero.
 pub(super) fn quantity(text: &ApiQuantity) -> Quantity {
     Quantity::parse(&text.0).unwrap_or_default()
 }

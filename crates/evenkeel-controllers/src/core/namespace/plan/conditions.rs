@@ -2,7 +2,7 @@
 
 use crate::conditions::Condition;
 
-/// A type of conditions, which are true while the deletion has a problem.
+/// Condition type. A condition of this type is true while the deletion has a problem.
 pub(super) struct ConditionType {
     name: &'static str,
     /// Reason while the deletion has the problem. The message then states the problem.

@@ -60,7 +60,8 @@ impl Allocator {
         if node.meta.deleting() {
             return Verdict::Settled;
         }
-        // A node of this name that is gone may have left only some CIDRs, because the others were foreign.
+        // The record of a deleted node of this name may contain only some CIDRs, because its others were outside the cluster
+        // CIDRs.
         if let Some(cidrs) = self.allocated.get(name).filter(|cidrs| cidrs.len() == self.sets.len())
         {
             return Verdict::Repeat(cidrs.clone());

@@ -1,4 +1,5 @@
-//! Resources that quotas can limit, and updates after which quotas are recounted. Upstream: `DefaultUpdateFilter`.
+//! Resources that quotas can limit, and updates after which the usage of quotas is recalculated. Upstream:
+//! `DefaultUpdateFilter`.
 
 use evenkeel_api::{
     time::Timestamp,

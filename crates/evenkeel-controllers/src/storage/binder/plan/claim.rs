@@ -61,7 +61,7 @@ pub(in crate::storage::binder) enum Step<'a> {
     CheckBound,
     /// Bind the claim to the volume that it requests by `volumeName`.
     BindRequested,
-    /// Bind the claim to this volume: the volume whose `claimRef` is the claim, else the best available one.
+    /// Bind the claim to this volume: the volume whose `claimRef` is the claim, otherwise the best available one.
     Bind(&'a Arc<PersistentVolume>),
     /// Set the cluster's default class, because the claim sets none (KEP-3333).
     SetDefaultClass(&'a str),
