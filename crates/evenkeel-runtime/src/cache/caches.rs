@@ -23,7 +23,10 @@ use evenkeel_api::{Kind, Meta, View, selector::Selector};
 use kube::api::DynamicObject;
 use prometheus::{HistogramVec, IntGaugeVec, Registry};
 use std::{
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
@@ -54,6 +57,10 @@ struct Inner {
     processing_latency: HistogramVec,
     /// Shards of a sharded program, which [`Caches::split`] sets.
     shards: OnceLock<Shards>,
+    /// Whether initial states are read in pages, see [`Caches::list_in_pages`].
+    lists_in_pages: AtomicBool,
+    /// Resync period of all caches, which [`Caches::resync_all_every`] sets.
+    resync_period: OnceLock<Duration>,
     state: Mutex<State>,
 }
 
@@ -196,6 +203,8 @@ impl Caches {
                 versions,
                 processing_latency,
                 shards: OnceLock::new(),
+                lists_in_pages: AtomicBool::new(false),
+                resync_period: OnceLock::new(),
                 state: Mutex::default(),
             }),
         }
@@ -218,6 +227,20 @@ impl Caches {
     /// Like [`Caches::configure`], for the cache that [`Caches::metadata`] returns.
     pub fn configure_metadata(&self, kind: Kind, options: CacheOptions<Metadata>) {
         self.state().selections.set::<Metadata, _>(kind, options);
+    }
+
+    /// Lets caches that are requested later read the initial state in pages and watch from there, as with the feature gate
+    /// `WatchListClient` off. By default, the watch itself begins with the initial state (KEP-3157).
+    pub fn list_in_pages(&self) {
+        self.inner.lists_in_pages.store(true, Ordering::Relaxed);
+    }
+
+    /// Resyncs every cache that is requested later at least once per period, as [`Cache::resync_every`] does for one. The
+    /// first period counts; zero requests none.
+    #[doc(alias = "defaultResync")]
+    pub fn resync_all_every(&self, period: Duration) {
+        // A program has one period.
+        let _ = self.inner.resync_period.set(period);
     }
 
     /// Makes later caches of the kinds of [`Sharding::sharded_watch`] hold only the objects of this process's shards.
@@ -475,6 +498,9 @@ impl Caches {
             processing_latency: processing_latency.with_label_values(&labels),
         };
         let informer = Informer::new(scope, object_type, clock.clone(), gauges);
+        if let Some(period) = self.inner.resync_period.get() {
+            informer.resync_period().request(*period);
+        }
         Arc::new(informer.sharded(self.inner.shards.get()))
     }
 
@@ -482,6 +508,7 @@ impl Caches {
     fn start_closure(&self, informer: &Arc<Informer>, token: &CancellationToken) -> Start {
         let Inner { client, clock, .. } = &*self.inner;
         let (client, clock) = (client.clone(), clock.clone());
+        let in_pages = self.inner.lists_in_pages.load(Ordering::Relaxed);
         let (informer, token) = (Arc::clone(informer), token.clone());
         let kind = &informer.scope().kind;
         let name = format!("{}.{}", kind.plural, kind.group);
@@ -495,7 +522,8 @@ impl Caches {
                 let slash = if feed.namespace().is_empty() { "" } else { "/" };
                 let name = format!("reflector {}{slash}{name}", feed.namespace());
                 tasks.spawn_restarting_until(name, &token, move || {
-                    Box::pin(Reflector::new(client.clone(), clock.clone(), feed.clone()).run())
+                    let reflector = Reflector::new(client.clone(), clock.clone(), feed.clone());
+                    Box::pin(reflector.listing_in_pages(in_pages).run())
                 });
             }
         })

@@ -46,6 +46,8 @@ pub(crate) struct Reflector {
     feed: Feed,
     /// Shards whose objects are read.
     shards: ReadTerms,
+    /// Whether the initial state is read in pages, although the server may support streaming lists.
+    lists_in_pages: bool,
     /// The resourceVersion to watch from. `None` to list first.
     last_sync_resource_version: Option<Text>,
 }
@@ -97,7 +99,19 @@ enum Event<'a> {
 impl Reflector {
     pub(super) fn new(client: Client, clock: Clock, feed: Feed) -> Self {
         let shards = ReadTerms::new(feed.sharding());
-        Self { client, clock, feed, shards, last_sync_resource_version: None }
+        Self {
+            client,
+            clock,
+            feed,
+            shards,
+            lists_in_pages: false,
+            last_sync_resource_version: None,
+        }
+    }
+
+    /// Sets whether the initial state is read in pages instead of a streaming list. Upstream: `useWatchList`.
+    pub(super) fn listing_in_pages(self, lists_in_pages: bool) -> Self {
+        Self { lists_in_pages, ..self }
     }
 
     fn scope(&self) -> &Scope {
@@ -195,13 +209,14 @@ impl Reflector {
         let timeout_seconds = self.watch_timeout_seconds();
         let mut watch = match &self.last_sync_resource_version {
             Some(version) => self.open_watch(version, false, timeout_seconds).await?,
-            None => match self.watch_list().await? {
-                Some(streamed) => streamed,
-                None => {
+            None => {
+                let streamed = if self.lists_in_pages { None } else { self.watch_list().await? };
+                let Some(streamed) = streamed else {
                     self.list().await?;
                     return Ok(());
-                }
-            },
+                };
+                streamed
+            }
         };
         self.handle_watch(&mut watch).await
     }

@@ -163,6 +163,53 @@ async fn a_server_without_streaming_lists_is_listed_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn streaming_lists_can_be_turned_off() {
+    let list =
+        json!({ "metadata": { "resourceVersion": "20" }, "items": [object("a", 3)] }).to_string();
+    let (script, tasks) = (
+        Script::new([
+            Answer::new(200, list.as_str()),
+            Answer::events(&[event("MODIFIED", "a", 21)], Tail::Hang),
+        ]),
+        Tasks::new(),
+    );
+    let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let caches = Caches::new(script.client(&clock), clock, &prometheus::Registry::new());
+    caches.list_in_pages();
+    let cache = caches.of::<Map>();
+    caches.start(&tasks);
+    cache.synced().await;
+    settle().await;
+    assert_eq!(cache.version(), 21);
+    let seen = script.seen();
+    assert!(seen[0].ends_with("/configmaps?limit=500"), "{seen:?}");
+    assert!(seen[1].contains("?resourceVersion=20&watch=true"), "{seen:?}");
+    assert!(!seen[1].contains("sendInitialEvents"), "{seen:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_caches_are_resynced_with_the_period_of_the_program() {
+    let events = [event("ADDED", "a", 3), bookmark(5, true)];
+    let (script, tasks) = (Script::new([Answer::events(&events, Tail::Hang)]), Tasks::new());
+    let clock = Clock::starting_at(jiff::Timestamp::UNIX_EPOCH);
+    let caches = Caches::new(script.client(&clock), clock, &prometheus::Registry::new());
+    caches.resync_all_every(Duration::from_secs(60));
+    let cache = caches.of::<Map>();
+    let resyncs = Arc::new(Mutex::new(0));
+    let count = Arc::clone(&resyncs);
+    cache.subscribe(move |event| {
+        if let CacheEvent::Updated { old, new } = event {
+            assert!(Arc::ptr_eq(old, new), "nothing changed");
+            *count.lock().unwrap() += 1;
+        }
+    });
+    caches.start(&tasks);
+    cache.synced().await;
+    tokio::time::sleep(Duration::from_secs(130)).await;
+    assert_eq!(*resyncs.lock().unwrap(), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_ignores_send_initial_events_is_listed_in_pages() {
     let list =
         json!({ "metadata": { "resourceVersion": "20" }, "items": [object("a", 3)] }).to_string();
