@@ -5,12 +5,13 @@ use evenkeel_runtime::discovery::ServerResources;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// Feature gates that controllers read, and that are off by default in v1.37.
-const OFF_BY_DEFAULT: [&str; 5] = [
+const OFF_BY_DEFAULT: [&str; 6] = [
     "DRAResourcePoolStatus",
     "DRAWorkloadResourceClaims",
     "GenericWorkload",
     "StatefulSetRecreateStrategy",
     "StorageVersionAPI",
+    "TaintTolerationComparisonOperators",
 ];
 
 /// Enabled feature gates. The default has upstream's defaults in v1.37.

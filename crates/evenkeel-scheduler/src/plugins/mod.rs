@@ -67,7 +67,7 @@ pub(crate) fn defaults() -> Vec<(Arc<dyn Plugin>, i64)> {
         (Arc::new(PrioritySort), 0),
         (Arc::new(NodeName), 0),
         (Arc::new(NodeUnschedulable), 0),
-        (Arc::new(TaintToleration), 3),
+        (Arc::new(TaintToleration::default()), 3),
         (Arc::new(NodeAffinity::default()), 2),
         (Arc::new(NodePorts), 0),
         (Arc::new(NodeResourcesFit::default()), 1),

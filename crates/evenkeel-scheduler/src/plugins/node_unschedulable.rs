@@ -7,7 +7,7 @@
 //! | `kubectl uncordon` | `queueing_hint` |
 
 use evenkeel_api::views::{Node, Taint};
-use evenkeel_component_helpers::scheduling::corev1;
+use evenkeel_component_helpers::scheduling::corev1::TolerationOperators;
 
 use crate::{
     framework::{
@@ -86,5 +86,6 @@ fn tolerates_unschedulable(pod: &PodInfo) -> bool {
         effect: "NoSchedule".into(),
         ..Taint::default()
     };
-    corev1::is_tolerated(&pod.pod.spec.tolerations, &taint)
+    // The taint has no value, so that no comparison of numbers matches it.
+    TolerationOperators::EqualAndExists.is_tolerated(&pod.pod.spec.tolerations, &taint)
 }

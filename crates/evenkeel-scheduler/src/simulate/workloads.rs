@@ -8,7 +8,7 @@ use evenkeel_api::{
 };
 use evenkeel_component_helpers::{
     apps::daemonset,
-    scheduling::corev1::{self, nodeaffinity},
+    scheduling::corev1::{TolerationOperators, nodeaffinity},
     storage::volume,
 };
 use serde_json::{Value, json};
@@ -311,7 +311,9 @@ impl<'a> Owner<'a> {
         for node in objects_at(objects, NODES).iter().filter_map(decode::<Node>) {
             let name = &*node.meta.name;
             let is_eligible = nodeaffinity::matches_required(&spec, &node)
-                && corev1::find_untolerated_taint(&spec.tolerations, &node.spec.taints).is_none();
+                && TolerationOperators::default()
+                    .find_untolerated_taint(&spec.tolerations, &node.spec.taints)
+                    .is_none();
             if nodes_with_pod.contains(name) || !is_eligible {
                 continue;
             }

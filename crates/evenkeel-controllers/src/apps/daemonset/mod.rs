@@ -26,6 +26,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
+use evenkeel_component_helpers::scheduling::corev1::{COMPARISON_GATE, TolerationOperators};
 use evenkeel_runtime::{
     cache::Cache,
     controller::Builder,
@@ -56,16 +57,18 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     let revisions = caches.of::<ControllerRevision>();
     let pods = caches.of::<Pod>();
     let nodes = caches.of::<Node>();
+    let operators = TolerationOperators::with_comparison(context.gates.enabled(COMPARISON_GATE));
     let planner = DaemonSets {
         sets: sets.clone(),
         pods: ByController::of(&pods),
         owned_revisions: ByController::of(&revisions),
         revisions: revisions.clone(),
         nodes: nodes.clone(),
+        operators,
     };
     let pod_owners = sets.clone();
     let revision_owners = sets.clone();
-    let affected_sets = nodes::AffectedSets::new(&sets, &nodes, &pods);
+    let affected_sets = nodes::AffectedSets::new(&sets, &nodes, &pods, operators);
     let builder = context
         .builder(&DESCRIPTOR, &sets)
         .event_source("daemonset-controller")
@@ -132,6 +135,7 @@ struct DaemonSets {
     owned_revisions: ByController<ControllerRevision>,
     revisions: Cache<ControllerRevision>,
     nodes: Cache<Node>,
+    operators: TolerationOperators,
 }
 
 impl Planner for DaemonSets {
@@ -143,7 +147,8 @@ impl Planner for DaemonSets {
         let pods = self.pods.owned_and_orphans(&set.meta.uid, &key.namespace);
         let revisions = self.owned_revisions.owned_and_orphans(&set.meta.uid, &key.namespace);
         let get_revision = |name: &str| self.revisions.get(&key.namespace, name);
-        Some(Observed::new(set, pods, revisions, self.nodes.list(), get_revision))
+        let observed = Observed::new(set, pods, revisions, self.nodes.list(), get_revision);
+        Some(observed.matching(self.operators))
     }
 
     fn plan(&self, observed: &Observed, backoff: &Backoff, now: Timestamp) -> (Plan, Backoff) {

@@ -2,7 +2,9 @@
 
 use super::pod_template::PodTemplate;
 use evenkeel_api::views::{DaemonSet, Node, Pod};
-use evenkeel_component_helpers::apps::daemonset::target_node;
+use evenkeel_component_helpers::{
+    apps::daemonset::target_node, scheduling::corev1::TolerationOperators,
+};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     plan::Key,
@@ -12,20 +14,27 @@ use evenkeel_runtime::{
 pub(super) struct AffectedSets {
     sets: Cache<DaemonSet>,
     nodes: Cache<Node>,
+    /// Operators of tolerations that match taints.
+    operators: TolerationOperators,
     /// Pods by DaemonSet uid and node. A pending pod belongs to the node in its affinity.
     pods: Index<Pod>,
 }
 
 impl AffectedSets {
     /// Declares the index.
-    pub(super) fn new(sets: &Cache<DaemonSet>, nodes: &Cache<Node>, pods: &Cache<Pod>) -> Self {
+    pub(super) fn new(
+        sets: &Cache<DaemonSet>,
+        nodes: &Cache<Node>,
+        pods: &Cache<Pod>,
+        operators: TolerationOperators,
+    ) -> Self {
         let pods = pods.index("daemon", |pod, add_key| {
             let controller = pod.meta.controller().filter(|owner| &*owner.kind == "DaemonSet");
             if let (Some(controller), Some(node)) = (controller, target_node(pod)) {
                 add_key(&index_key(&controller.uid, node));
             }
         });
-        Self { sets: sets.clone(), nodes: nodes.clone(), pods }
+        Self { sets: sets.clone(), nodes: nodes.clone(), operators, pods }
     }
 
     /// Enqueues the DaemonSets that create or delete a pod on the node, or whose counts change. If the node
@@ -37,7 +46,8 @@ impl AffectedSets {
             let is_affected = match &node {
                 None => has_pod,
                 Some(node) => {
-                    let should_run = PodTemplate::new(&set).fit(node).should_run;
+                    let should_run =
+                        PodTemplate::new(&set).matching(self.operators).fit(node).should_run;
                     // A pod on a node that does not fit counts as misscheduled, even if it continues to run.
                     let may_change_counts = !should_run || set.status.number_misscheduled > 0;
                     if has_pod { may_change_counts } else { should_run }

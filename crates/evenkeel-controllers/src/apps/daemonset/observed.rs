@@ -10,7 +10,9 @@ use evenkeel_api::{
     Text,
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
-use evenkeel_component_helpers::apps::daemonset::target_node;
+use evenkeel_component_helpers::{
+    apps::daemonset::target_node, scheduling::corev1::TolerationOperators,
+};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// A DaemonSet, its pods and revisions, and all nodes.
@@ -103,6 +105,11 @@ impl Observed {
         let nodes = nodes.into_iter().map(|node| (node.meta.name.clone(), node)).collect();
         let pod_template = PodTemplate::new(&set);
         Self { set, pods, revisions, history, nodes, pod_template }
+    }
+
+    /// Sets the operators of tolerations that match taints.
+    pub(crate) fn matching(self, operators: TolerationOperators) -> Self {
+        Self { pod_template: self.pod_template.matching(operators), ..self }
     }
 
     /// Returns the owned pods by node. A pending pod belongs to the node in its affinity. Sorts the pods of a node:

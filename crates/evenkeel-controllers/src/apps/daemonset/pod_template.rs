@@ -8,7 +8,7 @@ use evenkeel_api::{
 };
 use evenkeel_component_helpers::{
     apps::daemonset,
-    scheduling::corev1::{is_tolerated, nodeaffinity},
+    scheduling::corev1::{TolerationOperators, nodeaffinity},
 };
 
 /// Annotation with the deprecated template generation. Upstream: `DeprecatedTemplateGeneration`.
@@ -21,6 +21,7 @@ const GENERATION_LABEL: &str = "pod-template-generation";
 pub(crate) struct PodTemplate {
     template: Template,
     spec: PodSpec,
+    operators: TolerationOperators,
 }
 
 /// Result of matching a node with the pod template. Upstream: `NodeShouldRunDaemonPod`.
@@ -43,7 +44,12 @@ impl PodTemplate {
             Some(generation) => template.with_label(GENERATION_LABEL, &generation.to_string()),
             None => template,
         };
-        Self { template, spec }
+        Self { template, spec, operators: TolerationOperators::default() }
+    }
+
+    /// Sets the operators of tolerations that match taints.
+    pub(crate) fn matching(self, operators: TolerationOperators) -> Self {
+        Self { operators, ..self }
     }
 
     /// Compares the node with the template's node name, affinity and tolerations. Upstream: `NodeShouldRunDaemonPod`,
@@ -57,7 +63,7 @@ impl PodTemplate {
         let has_untolerated_taint = |effects: &[&str]| {
             let mut taints =
                 node.spec.taints.iter().filter(|taint| effects.contains(&&*taint.effect));
-            taints.any(|taint| !is_tolerated(&self.spec.tolerations, taint))
+            taints.any(|taint| !self.operators.is_tolerated(&self.spec.tolerations, taint))
         };
         Fit {
             should_run: !has_untolerated_taint(&["NoSchedule", "NoExecute"]),

@@ -16,7 +16,9 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp},
     views::{ControllerRevision, DaemonSet, Node, Pod},
 };
-use evenkeel_component_helpers::apps::daemonset::target_node;
+use evenkeel_component_helpers::{
+    apps::daemonset::target_node, scheduling::corev1::TolerationOperators,
+};
 use evenkeel_runtime::plan::{Action, EventRecord, Outcome, Outcomes, Target};
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
@@ -467,6 +469,33 @@ fn node_should_run_and_continue_running() {
             (should_run, should_continue_running),
             "{spec} on {node_fields}"
         );
+    }
+}
+
+#[test]
+fn nodes_whose_taints_are_compared_fit_with_the_feature_gate() {
+    let tainted = |value: &str, effect: &str| json!({ "spec": { "taints": [{ "key": "sla", "value": value, "effect": effect }] } });
+    let tolerations =
+        json!({ "tolerations": [{ "key": "sla", "operator": "Gt", "value": "900" }] });
+    // Node, and whether it should run a pod and may continue to, with and without the gate.
+    let table = [
+        (tainted("950", "NoSchedule"), (true, true), (false, true)),
+        (tainted("950", "NoExecute"), (true, true), (false, false)),
+        (tainted("900", "NoSchedule"), (false, true), (false, true)),
+        (tainted("high", "NoExecute"), (false, false), (false, false)),
+    ];
+    for (node_fields, with_gate, without_gate) in table {
+        let mut daemonset = set(&one_by_one());
+        let template = template("one", &tolerations);
+        daemonset.spec.template =
+            object::<DaemonSet>(&json!({ "spec": { "template": template } })).spec.template;
+        for (enabled, expected) in [(true, with_gate), (false, without_gate)] {
+            let operators = TolerationOperators::with_comparison(enabled);
+            let pod_template = PodTemplate::new(&daemonset).matching(operators);
+            let fit = pod_template.fit(&node("n", &node_fields));
+            let found = (fit.should_run, fit.should_continue_running);
+            assert_eq!(found, expected, "{node_fields} {enabled}");
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use evenkeel_api::{
     time::Timestamp,
     views::{Node, Pod, Taint},
 };
-use evenkeel_component_helpers::scheduling::corev1;
+use evenkeel_component_helpers::scheduling::corev1::{self, COMPARISON_GATE, TolerationOperators};
 use evenkeel_runtime::{
     cache::{Cache, CacheEvent, Index},
     controller::Builder,
@@ -56,7 +56,8 @@ fn start(context: &ControllerContext) -> Result<Started, StartError> {
     )
     .expect("the name is a valid literal");
     let metrics = Metrics { latency, deletions: metrics::register(&context.registry, deletions) };
-    let planner = EvictionPlanner { pods: pods.clone(), nodes: nodes.clone() };
+    let operators = TolerationOperators::with_comparison(context.gates.enabled(COMPARISON_GATE));
+    let planner = EvictionPlanner { pods: pods.clone(), nodes: nodes.clone(), operators };
     let builder = context
         .builder_watching(&DESCRIPTOR, &pods, |event, enqueue| {
             if let CacheEvent::Updated { old, new } = event
@@ -110,6 +111,7 @@ fn no_execute_taints_changed(event: &CacheEvent<Node>) -> bool {
 struct EvictionPlanner {
     pods: Cache<Pod>,
     nodes: Cache<Node>,
+    operators: TolerationOperators,
 }
 
 /// Counts evictions, and records the latency from their due time to their end.
@@ -145,7 +147,8 @@ impl Planner for EvictionPlanner {
             let node = self.nodes.get("", &pod.spec.node_name)?;
             Some(plan::no_execute_taints(&node.spec.taints).cloned().collect())
         });
-        Some(Observed { key: key.clone(), pod, taints, scheduled_eviction })
+        let (key, operators) = (key.clone(), self.operators);
+        Some(Observed { key, pod, taints, scheduled_eviction, operators })
     }
 
     fn plan(&self, observed: &Observed, _: &Verdict, now: Timestamp) -> (Plan, Verdict) {

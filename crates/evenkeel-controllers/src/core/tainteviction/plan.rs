@@ -19,7 +19,7 @@ use evenkeel_api::{
     time::{SignedDuration, Timestamp, saturating_add},
     views::{Pod, Taint, Toleration},
 };
-use evenkeel_component_helpers::scheduling::corev1::tolerates;
+use evenkeel_component_helpers::scheduling::corev1::TolerationOperators;
 use evenkeel_runtime::plan::{Delete, EventRecord, Key, Outcomes, Plan, Target};
 use std::{sync::Arc, time::Duration};
 
@@ -41,6 +41,8 @@ pub(super) struct Observed {
     pub(super) taints: Option<Box<[Taint]>>,
     /// The eviction that an earlier reconciliation decided or scheduled, unless it succeeded.
     pub(super) scheduled_eviction: Option<Eviction>,
+    /// The operators of tolerations that match taints.
+    pub(super) operators: TolerationOperators,
 }
 
 /// An eviction that is scheduled, or due.
@@ -93,7 +95,7 @@ pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     let Some(taints) = &observed.taints else {
         return observed.scheduled_eviction.map_or(Verdict::Stay, evict_when_due);
     };
-    match min_toleration_time(&pod.spec.tolerations, taints) {
+    match min_toleration_time(&pod.spec.tolerations, taints, observed.operators) {
         TolerationTime::Forever => Verdict::Stay,
         TolerationTime::Zero => Verdict::Evict(Eviction { due: now }),
         TolerationTime::Limited(time) => {
@@ -113,12 +115,16 @@ enum TolerationTime {
 
 /// Returns the shortest `tolerationSeconds` of the matching tolerations. Negative values count as 0. Upstream:
 /// `GetMatchingTolerations`, `getMinTolerationTime`.
-fn min_toleration_time(tolerations: &[Toleration], taints: &[Taint]) -> TolerationTime {
+fn min_toleration_time(
+    tolerations: &[Toleration],
+    taints: &[Taint],
+    operators: TolerationOperators,
+) -> TolerationTime {
     let mut min_seconds: Option<i64> = None;
     for taint in taints {
         // The first matching toleration counts, as upstream.
-        let Some(toleration) = tolerations.iter().find(|toleration| tolerates(toleration, taint))
-        else {
+        let is_matching = |toleration: &&Toleration| operators.tolerates(toleration, taint);
+        let Some(toleration) = tolerations.iter().find(is_matching) else {
             return TolerationTime::Zero;
         };
         if let Some(seconds) = toleration.toleration_seconds {
@@ -200,6 +206,42 @@ mod tests {
             pod: Some(Arc::new(pod)),
             taints: Some(taints.iter().map(|key| taint(key)).collect()),
             scheduled_eviction: due.map(|seconds| Eviction { due: at(seconds) }),
+            operators: TolerationOperators::default(),
+        }
+    }
+
+    #[test]
+    fn tolerations_that_compare_numbers_count_with_the_feature_gate() {
+        let (stay, now) = (Verdict::Stay, Verdict::Evict(Eviction { due: T0 }));
+        let wait = Verdict::Wait(Eviction { due: at(30) });
+        // Operator, `tolerationSeconds`, value of the taint, and the verdicts with and without the gate.
+        let table = [
+            ("Gt", None, "950", stay, now),
+            ("Gt", Some(30), "950", wait, now),
+            ("Gt", None, "900", now, now),
+            ("Lt", None, "850", stay, now),
+            ("Lt", None, "high", now, now),
+            ("Exists", None, "850", stay, stay),
+        ];
+        for (operator, seconds, value, with_gate, without_gate) in table {
+            for (enabled, expected) in [(true, with_gate), (false, without_gate)] {
+                let mut pod = pod("p", None);
+                pod.spec.tolerations = [Toleration {
+                    operator: operator.into(),
+                    value: if operator == "Exists" { "" } else { "900" }.into(),
+                    ..toleration("sla", seconds)
+                }]
+                .into();
+                let operators = TolerationOperators::with_comparison(enabled);
+                let taints = [Taint { value: value.into(), ..taint("sla") }].into();
+                let observed = Observed {
+                    pod: Some(Arc::new(pod)),
+                    taints: Some(taints),
+                    operators,
+                    ..observed(&[], &[], None)
+                };
+                assert_eq!(verdict(&observed, T0), expected, "{operator} {value} {enabled}");
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Arguments of the plugin: the constraints of pods that define none.
 
+use evenkeel_component_helpers::scheduling::corev1::TolerationOperators;
 use std::sync::LazyLock;
 
 /// Arguments of [`PodTopologySpread`](super::PodTopologySpread).
@@ -15,6 +16,8 @@ pub struct Args {
     /// Feature gate `MatchLabelKeysInPodTopologySpread`. With it, `matchLabelKeys` of a constraint restricts its
     /// selector to pods with the incoming pod's values of these labels. Default: true.
     pub match_label_keys: bool,
+    /// Operators of tolerations that match taints, where `nodeTaintsPolicy` is `Honor`. Default: without comparison of numbers.
+    pub toleration_operators: TolerationOperators,
 }
 
 impl Default for Args {
@@ -23,6 +26,7 @@ impl Default for Args {
             default_constraints: Vec::new(),
             defaulting_type: DefaultingType::default(),
             match_label_keys: true,
+            toleration_operators: TolerationOperators::default(),
         }
     }
 }

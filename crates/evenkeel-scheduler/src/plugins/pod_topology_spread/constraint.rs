@@ -5,10 +5,10 @@ use evenkeel_api::{
     selector::{Operator, Requirement, Selector},
     views::{Pod, Taint, TopologySpreadConstraint},
 };
-use evenkeel_component_helpers::scheduling::corev1::find_untolerated_taint;
+use evenkeel_component_helpers::scheduling::corev1::TolerationOperators;
 use std::sync::Arc;
 
-use super::DefaultConstraint;
+use super::{Args, DefaultConstraint};
 use crate::{
     nodes::{LabelColumn, NodeTable, Slot},
     plugins::node_selector::RequiredNodeAffinity,
@@ -25,16 +25,14 @@ pub(super) struct SpreadConstraint {
     pub(super) honors_affinity: bool,
     /// `nodeTaintsPolicy: Honor`: skip nodes with taints that the pod does not tolerate.
     pub(super) honors_taints: bool,
+    /// Operators of the pod's tolerations that match taints.
+    pub(super) toleration_operators: TolerationOperators,
 }
 
 impl SpreadConstraint {
-    /// Converts a constraint of the pod. Ignores its `matchLabelKeys` unless `match_label_keys` is true.
-    pub(super) fn for_pod(
-        constraint: &TopologySpreadConstraint,
-        pod: &Pod,
-        match_label_keys: bool,
-    ) -> Self {
-        let keys = if match_label_keys { &constraint.match_label_keys[..] } else { &[][..] };
+    /// Converts a constraint of the pod, as the feature gates in `args` say.
+    pub(super) fn for_pod(constraint: &TopologySpreadConstraint, pod: &Pod, args: &Args) -> Self {
+        let keys = if args.match_label_keys { &constraint.match_label_keys[..] } else { &[][..] };
         Self {
             max_skew: constraint.max_skew,
             topology_key: constraint.topology_key.clone(),
@@ -42,6 +40,7 @@ impl SpreadConstraint {
             min_domains: constraint.min_domains.unwrap_or(1),
             honors_affinity: &*constraint.node_affinity_policy != "Ignore",
             honors_taints: &*constraint.node_taints_policy == "Honor",
+            toleration_operators: args.toleration_operators,
         }
     }
 
@@ -54,6 +53,7 @@ impl SpreadConstraint {
             min_domains: 1,
             honors_affinity: true,
             honors_taints: false,
+            toleration_operators: TolerationOperators::default(),
         }
     }
 }
@@ -93,8 +93,10 @@ impl EligibleNodes {
             .honors_affinity
             .then(|| RequiredNodeAffinity::compile(&pod.spec, nodes))
             .filter(|required| !required.matches_every_node());
-        let is_tolerated =
-            |taints: &Arc<[Taint]>| find_untolerated_taint(&pod.spec.tolerations, taints).is_none();
+        let is_tolerated = |taints: &Arc<[Taint]>| {
+            let operators = constraint.toleration_operators;
+            operators.find_untolerated_taint(&pod.spec.tolerations, taints).is_none()
+        };
         let tolerated_taint_sets: Option<Vec<bool>> = constraint
             .honors_taints
             .then(|| nodes.taint_sets().iter().map(is_tolerated).collect())

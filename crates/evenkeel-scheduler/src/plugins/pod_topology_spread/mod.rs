@@ -62,11 +62,10 @@ impl PodTopologySpread {
     ) -> Vec<SpreadConstraint> {
         let constraints = &pod.spec.topology_spread_constraints;
         if !constraints.is_empty() {
-            let match_label_keys = self.args.match_label_keys;
             return constraints
                 .iter()
                 .filter(|constraint| *constraint.when_unsatisfiable == *when_unsatisfiable.as_str())
-                .map(|constraint| SpreadConstraint::for_pod(constraint, pod, match_label_keys))
+                .map(|constraint| SpreadConstraint::for_pod(constraint, pod, &self.args))
                 .collect();
         }
         let defaults = self.args.effective_defaults().iter();

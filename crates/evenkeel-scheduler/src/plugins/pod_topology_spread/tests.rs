@@ -3,7 +3,7 @@
 
 use evenkeel_api::views::{Node, Pod, TopologySpreadConstraint};
 use evenkeel_component_helpers::scheduling::corev1::{
-    find_untolerated_taint, nodeaffinity::matches_required,
+    TolerationOperators, nodeaffinity::matches_required,
 };
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -107,7 +107,9 @@ fn count_on(
 fn is_included(constraint: &TopologySpreadConstraint, pod: &Pod, node: &Node) -> bool {
     (&*constraint.node_affinity_policy == "Ignore" || matches_required(&pod.spec, node))
         && (&*constraint.node_taints_policy != "Honor"
-            || find_untolerated_taint(&pod.spec.tolerations, &node.spec.taints).is_none())
+            || TolerationOperators::default()
+                .find_untolerated_taint(&pod.spec.tolerations, &node.spec.taints)
+                .is_none())
 }
 
 fn has_topology_keys(constraints: &[&TopologySpreadConstraint], node: &Node) -> bool {
@@ -292,6 +294,29 @@ fn match_label_keys_can_be_disabled() {
         let filter_results = filter_results(&PodTopologySpread::new(args), &nodes, &pod("p", "2"));
         let found = filter_results.values().map(|reason| if reason.is_empty() { "" } else { "no" });
         assert_eq!(found.collect::<Vec<_>>(), fits, "{match_label_keys}");
+    }
+}
+
+#[test]
+fn nodes_with_taints_that_are_compared_count_with_the_feature_gate() {
+    let tainted =
+        json!({ "spec": { "taints": [{ "key": "sla", "value": "950", "effect": "NoSchedule" }] } });
+    let mut nodes = table(&[node("a", &json!({})), node("b", &tainted)]);
+    let constraint = json!({ "maxSkew": 1, "topologyKey": HOST, "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": { "matchLabels": { "app": "web" } }, "nodeTaintsPolicy": "Honor" });
+    let pod = |name: &str| {
+        let tolerations = json!([{ "key": "sla", "operator": "Gt", "value": "900" }]);
+        let spec = json!({ "topologySpreadConstraints": [constraint], "tolerations": tolerations });
+        info(name, &json!({ "metadata": { "labels": { "app": "web" } }, "spec": spec }))
+    };
+    nodes.place(pod("first"), "a");
+    // The empty domain of `b` counts only if its taint is tolerated.
+    for (enabled, fits) in [(true, ["no", ""]), (false, ["", ""])] {
+        let toleration_operators = TolerationOperators::with_comparison(enabled);
+        let args = Args { toleration_operators, ..Args::default() };
+        let filter_results = filter_results(&PodTopologySpread::new(args), &nodes, &pod("p"));
+        let found = filter_results.values().map(|reason| if reason.is_empty() { "" } else { "no" });
+        assert_eq!(found.collect::<Vec<_>>(), fits, "{enabled}");
     }
 }
 
