@@ -322,8 +322,14 @@ impl Metrics {
     /// Records the result and the duration of a task that evicts victims.
     pub(crate) fn observe_preemption_task(&self, succeeded: bool, took: Duration) {
         let result = &[if succeeded { "success" } else { "error" }];
-        self.preemption.task_seconds.with_label_values(result).observe(took.as_secs_f64());
         self.preemption.tasks.with_label_values(result).inc();
+        self.observe_preemption(succeeded, took);
+    }
+
+    /// Records the result and the duration of the eviction of a candidate's victims.
+    pub(crate) fn observe_preemption(&self, succeeded: bool, took: Duration) {
+        let result = &[if succeeded { "success" } else { "error" }];
+        self.preemption.task_seconds.with_label_values(result).observe(took.as_secs_f64());
     }
 }
 

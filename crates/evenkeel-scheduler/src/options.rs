@@ -30,6 +30,11 @@ pub struct SchedulerOptions {
     /// Feature gate `NominatedNodeNameForExpectation`: set `status.nominatedNodeName` before a binding that may take
     /// long. Default: true.
     pub nominated_node_name_for_expectation: bool,
+    /// Feature gate `PodLevelResources`: resources of a whole pod count. Default: true.
+    pub pod_level_resources: bool,
+    /// Feature gate `InPlacePodLevelResourcesVerticalScaling`: during a resize of a whole pod, what the kubelet reports counts
+    /// too. Default: true.
+    pub pod_level_resize: bool,
     /// Flag `--pod-max-in-unschedulable-pods-duration`: time after which an unschedulable pod is retried without an
     /// event. Default: 5 min.
     pub pod_max_in_unschedulable_pods: Duration,
@@ -52,6 +57,8 @@ impl Default for SchedulerOptions {
             pod_max_backoff: MAX_BACKOFF,
             pop_from_backoff_q: true,
             nominated_node_name_for_expectation: true,
+            pod_level_resources: true,
+            pod_level_resize: true,
             pod_max_in_unschedulable_pods: MAX_IN_UNSCHEDULABLE_PODS,
             max_bindings: 128,
             parallelism: 16,

@@ -39,6 +39,10 @@ pub(crate) struct Core {
     profiles: Arc<[Profile]>,
     nodes: NodeTable,
     queue: SchedulingQueue,
+    /// Whether resources of a whole pod count ([`SchedulerOptions::pod_level_resources`]).
+    pod_level_resources: bool,
+    /// Whether their resizes count ([`SchedulerOptions::pod_level_resize`]).
+    pod_level_resize: bool,
     /// Uids of assumed pods. They use resources of their node before the pod cache shows that they are bound.
     assumed: HashSet<Box<str>>,
     waiting_pods: WaitingPods,
@@ -72,6 +76,8 @@ impl Core {
             queue: SchedulingQueue::new(backoff_policy, Arc::clone(&profiles)),
             profiles,
             nodes: NodeTable::default(),
+            pod_level_resources: options.pod_level_resources,
+            pod_level_resize: options.pod_level_resize,
             assumed: HashSet::new(),
             waiting_pods: WaitingPods::default(),
             extenders: options.extenders.clone().into(),
@@ -201,8 +207,26 @@ impl Core {
         self.handle_event(resource, action, Change::Object(change), now);
     }
 
+    /// Returns the pod without the resources that do not count.
+    fn without_ignored_resources(&self, pod: &Arc<Pod>) -> Arc<Pod> {
+        let ignores_spec = !self.pod_level_resources && pod.spec.resources.is_some();
+        let ignores_status = !self.pod_level_resize && pod.status.resources.is_some();
+        if !ignores_spec && !ignores_status {
+            return Arc::clone(pod);
+        }
+        let mut pod = Pod::clone(pod);
+        if ignores_spec {
+            pod.spec.resources = None;
+        }
+        if ignores_status {
+            pod.status.resources = None;
+        }
+        Arc::new(pod)
+    }
+
     /// Handles a new or updated pod.
     pub(crate) fn add_or_update_pod(&mut self, pod: &Arc<Pod>, now: Timestamp) {
+        let pod = &self.without_ignored_resources(pod);
         if matches!(&*pod.status.phase, "Succeeded" | "Failed") {
             return self.delete_pod(&pod.meta.uid, now);
         }

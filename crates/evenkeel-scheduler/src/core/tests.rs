@@ -382,3 +382,38 @@ fn handled_events_have_upstreams_labels() {
     assert_eq!(labels_after(&|core| core.delete_pod("p", at(0))), "AssignedPodDelete");
     assert_eq!(labels_after(&|core| core.delete_pod("p", at(0))), "");
 }
+
+#[test]
+fn resources_of_whole_pods_count_with_their_feature_gates() {
+    let level = |cpu: &str| json!({ "requests": { "cpu": cpu } });
+    let resized = json!({
+        "spec": { "nodeName": "a", "resources": level("1") },
+        "status": { "resources": level("3"), "allocatedResources": { "cpu": "3" } },
+    });
+    // Gates of pod-level resources and of their resize, and the millicores that the pod uses.
+    for (pod_level_resources, pod_level_resize, expected) in
+        [(true, true, 3000), (true, false, 1000), (false, false, 0)]
+    {
+        let mut core = Core::new(&SchedulerOptions {
+            pod_level_resources,
+            pod_level_resize,
+            ..SchedulerOptions::default()
+        });
+        core.add_or_update_node(&node("a", &json!({})), at(0));
+        core.add_or_update_pod(&pod("resized", &resized), at(0));
+        let used = core.nodes().get("a").map(NodeRef::requested_cpu);
+        assert_eq!(used, Some(expected), "{pod_level_resources} {pod_level_resize}");
+        // A pod that asks for more than the node has fits if what it asks for does not count.
+        core.add_or_update_pod(
+            &pod("large", &json!({ "spec": { "resources": level("5") } })),
+            at(0),
+        );
+        match attempt(&mut core, at(0)) {
+            Some(AttemptResult::Bind(_)) => assert!(!pod_level_resources),
+            Some(AttemptResult::Failed(failure)) => {
+                assert!(pod_level_resources, "{}", failure.message);
+            }
+            _ => panic!("no pod was due"),
+        }
+    }
+}

@@ -89,6 +89,40 @@ impl Executor {
         cached.filter(|cached| cached.meta.uid == pod.meta.uid)
     }
 
+    /// Returns the preemption of the victims that are not being deleted anyway. `None` if there are none.
+    fn preemption(self: &Arc<Self>, pod: &PodInfo, candidate: Candidate) -> Option<Preemption> {
+        self.handle.metrics.observe_victims(candidate.pods.len());
+        let Candidate { node, pods: mut other_victims, .. } = candidate;
+        other_victims.retain(|victim| !victim.meta.deleting());
+        let last_victim = other_victims.pop()?;
+        let (executor, preemptor) = (Arc::clone(self), pod.clone());
+        Some(Preemption { executor, preemptor, node, other_victims, last_victim })
+    }
+
+    /// Preempts the victims of the candidate, then clears the nominations of `lower_priority_pods`. The scheduler attempts
+    /// no other pod meanwhile.
+    ///
+    /// Upstream: `prepareCandidate`.
+    ///
+    /// # Errors
+    /// If a victim cannot be evicted.
+    pub(super) async fn prepare_candidate(
+        self: &Arc<Self>,
+        pod: &PodInfo,
+        candidate: Candidate,
+        lower_priority_pods: Vec<Arc<Pod>>,
+    ) -> Result<(), ApiError> {
+        let Some(preemption) = self.preemption(pod, candidate) else { return Ok(()) };
+        let began_at = self.handle.clock.instant();
+        let preempted = preemption.preempt_victims().await;
+        self.preempting().remove(pod.uid());
+        self.handle.metrics.observe_preemption(preempted.is_ok(), began_at.elapsed());
+        preempted?;
+        // Upstream goes on if a nomination stays.
+        preemption.clear_nominations(&lower_priority_pods).await;
+        Ok(())
+    }
+
     /// Starts to preempt the victims of the candidate in a task. `lower_priority_pods` are nominated for the node.
     ///
     /// Upstream: `prepareCandidateAsync`.
@@ -98,14 +132,7 @@ impl Executor {
         candidate: Candidate,
         lower_priority_pods: Vec<Arc<Pod>>,
     ) {
-        self.handle.metrics.observe_victims(candidate.pods.len());
-        let Candidate { node, mut pods, .. } = candidate;
-        pods.retain(|victim| !victim.meta.deleting());
-        let Some(last_victim) = pods.pop() else { return };
-        let executor = Arc::clone(self);
-        let preemptor = pod.clone();
-        let other_victims = pods;
-        let preemption = Preemption { executor, preemptor, node, other_victims, last_victim };
+        let Some(preemption) = self.preemption(pod, candidate) else { return };
         self.preempting().insert(pod.uid().into(), None);
         let this = Arc::clone(self);
         let uid = pod.uid().to_owned();
@@ -137,15 +164,7 @@ impl Preemption {
     async fn run(self, lower_priority_pods: Vec<Arc<Pod>>) {
         let Self { executor, preemptor, .. } = &self;
         let began_at = executor.handle.clock.instant();
-        let mut succeeded = true;
-        for other in &lower_priority_pods {
-            // This pod may no longer fit on the node. Without a nomination it finds another node sooner.
-            if let Err(error) = self.clear_nomination(other).await {
-                let meta = &other.meta;
-                tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not cleared");
-                succeeded = false;
-            }
-        }
+        let mut succeeded = self.clear_nominations(&lower_priority_pods).await;
         let outcome = self.preempt_victims().await;
         executor.preempting().remove(preemptor.uid());
         let needs_activation = match outcome {
@@ -220,6 +239,20 @@ impl Preemption {
         let kind = Pod::kind();
         let meta = &victim.meta;
         handle.client.delete(&kind, &meta.namespace, &meta.name, &options).await.map(drop)
+    }
+
+    /// Clears the nominations of pods that may no longer fit on the node. Without one they find another node sooner.
+    /// Returns whether all are cleared.
+    async fn clear_nominations(&self, lower_priority_pods: &[Arc<Pod>]) -> bool {
+        let mut succeeded = true;
+        for other in lower_priority_pods {
+            if let Err(error) = self.clear_nomination(other).await {
+                let meta = &other.meta;
+                tracing::debug!(namespace = %meta.namespace, name = %meta.name, %error, "Nomination not cleared");
+                succeeded = false;
+            }
+        }
+        succeeded
     }
 
     /// Removes the nominated node from the pod's status.

@@ -1,7 +1,7 @@
 //! DefaultPreemption: makes a pod schedulable by evicting pods of lower priority.
 //!
 //! `plan` selects the node and the victims without side effects. `act` evicts the victims concurrently with later
-//! scheduling attempts. Until they are evicted, the plugin's PreEnqueue rejects the preemptor. `victim` builds the
+//! scheduling attempts, unless the feature gate `SchedulerAsyncPreemption` is off. Until they are evicted, the plugin's PreEnqueue rejects the preemptor. `victim` builds the
 //! requests that evict a victim.
 //!
 //! Upstream: `plugins/defaultpreemption`, `framework/preemption`.
@@ -51,11 +51,17 @@ pub struct Args {
     pub min_candidate_nodes_percentage: usize,
     /// Minimum number of candidates. Default: 100.
     pub min_candidate_nodes_absolute: usize,
+    /// Feature gate `SchedulerAsyncPreemption`: evict victims while the scheduler goes on with other pods. Default: true.
+    pub async_preemption: bool,
 }
 
 impl Default for Args {
     fn default() -> Self {
-        Self { min_candidate_nodes_percentage: 10, min_candidate_nodes_absolute: 100 }
+        Self {
+            min_candidate_nodes_percentage: 10,
+            min_candidate_nodes_absolute: 100,
+            async_preemption: true,
+        }
     }
 }
 
@@ -102,7 +108,15 @@ impl DefaultPreemption {
                 .filter(|other| other.priority() < pod.priority())
                 .map(|other| Arc::clone(&other.pod))
                 .collect();
-            executor.prepare_candidate_async(pod, best.clone(), lower_priority_pods);
+            if self.args.async_preemption {
+                executor.prepare_candidate_async(pod, best.clone(), lower_priority_pods);
+            } else {
+                let prepared = executor.prepare_candidate(pod, best.clone(), lower_priority_pods);
+                if let Err(error) = prepared.await {
+                    let result = post_filter_result(NominatingInfo::Keep, &error.to_string());
+                    return PostFilterResult { done: true, ..result };
+                }
+            }
         }
         result_of_candidate(best)
     }

@@ -149,6 +149,33 @@ async fn a_preemption_runs_until_the_last_victim_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn victims_can_be_evicted_before_the_scheduler_goes_on() {
+    let candidate = || {
+        let pods = ["u", "v"].map(|name| pod(name, &json!({}))).into();
+        Candidate { node: "a".into(), pods, num_pdb_violations: 0 }
+    };
+    let nominated = || vec![pod("low", &json!({ "status": { "nominatedNodeName": "a" } }))];
+    let all = [patch("u"), delete("u"), patch("v"), delete("v"), patch("low")];
+    // Answers, the number of the calls of `all` that are made, and whether the eviction succeeds.
+    let table = [
+        (vec![done(); 5], 5, true),
+        (vec![done(), done(), done(), done(), Answer::status(500)], 5, true),
+        (vec![Answer::status(500)], 1, false),
+        (vec![done(), done(), done(), Answer::status(500)], 4, false),
+    ];
+    for (answers, n_calls, succeeds) in table {
+        let mut test_executor = TestExecutor::new(&["u", "v"], answers).await;
+        let executor = Arc::clone(&test_executor.executor);
+        let preemptor = info("high", &json!({}));
+        let result = executor.prepare_candidate(&preemptor, candidate(), nominated()).await;
+        assert_eq!(result.is_ok(), succeeds, "{result:?}");
+        assert_eq!(test_executor.script.take_calls(), all[..n_calls]);
+        assert!(!executor.is_running_preemption("high"));
+        assert!(!test_executor.is_activated_within(RETRY_DELAY * 2).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_missing_victim_activates_the_preemptor_unless_the_cache_still_has_it() {
     for answers in [vec![Answer::status(404)], vec![done(), Answer::status(404)]] {
         let mut without_victim = TestExecutor::new(&[], answers.clone()).await;
