@@ -51,6 +51,8 @@ pub struct Parts<'a> {
     pub catalog: &'static str,
     /// Content of `/configz`.
     pub configz: Value,
+    /// Least period after which caches send all objects to their handlers again (`--min-resync-period`). Zero means never.
+    pub min_resync_period: Duration,
     /// Whether `/debug/pprof` is served (`--profiling`).
     pub profiling: bool,
     /// Maximum duration of an orderly stop.
@@ -104,6 +106,9 @@ impl Process {
         let client = connection.client(RateFactors::ONE);
         let caches =
             Caches::new(client.with_user_agent("shared-informers"), clock.clone(), &registry);
+        configure_caches(&caches, parts.gates);
+        // Programs that start together do not resync together. Upstream: `ResyncPeriod`.
+        caches.resync_all_every(parts.min_resync_period.mul_f64(1.0 + clock.draw(&"resync")));
         let mut builder = Manager::builder(connection.transport.clone())
             .component(parts.name)
             .client(client)
@@ -207,6 +212,13 @@ impl Process {
             self.background.join().await;
             Ok(())
         })
+    }
+}
+
+/// Sets what feature gates decide about caches. Call it before the first one is requested.
+pub fn configure_caches(caches: &Caches, gates: &FeatureGates) {
+    if !gates.enabled("WatchListClient") {
+        caches.list_in_pages();
     }
 }
 

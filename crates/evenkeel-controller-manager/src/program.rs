@@ -68,6 +68,7 @@ async fn run(options: Options, log: &Log) -> Result<()> {
         metrics: &options.metrics,
         catalog: METRICS_TABLE,
         configz: options::configz(&options),
+        min_resync_period: options.min_resync_period,
         profiling: options.profiling,
         grace: grace_period(options.shutdown_timeout),
         own_pages: None,
@@ -120,8 +121,15 @@ fn grace_period(timeout: Duration) -> Duration {
     if timeout.is_zero() { NO_TIMEOUT } else { timeout }
 }
 
+/// Feature gate of releasing the lease at the end.
+const RELEASE_GATE: &str = "ControllerManagerReleaseLeaderElectionLockOnExit";
+
 /// Returns the configuration of leader election.
+///
+/// Upstream's program ends without stopping its controllers, and so leaves its lease to expire, unless the gate is on. Here
+/// all controllers have stopped before the lease is released, so that only an explicit `false` keeps it.
 fn election(options: &Options) -> Result<leaderelection::Config> {
     let coordinated = options.gates.enabled("CoordinatedLeaderElection");
-    Ok(leaderelection::Config { coordinated, ..options.leader.election()? })
+    let release_on_cancel = options.gates.set_value(RELEASE_GATE).unwrap_or(true);
+    Ok(leaderelection::Config { coordinated, release_on_cancel, ..options.leader.election()? })
 }

@@ -48,7 +48,7 @@ use evenkeel_component::{
     flags::About,
     logging::{self, Log},
     options::TlsOptions,
-    process::{Parts, Process},
+    process::{Parts, Process, configure_caches},
     serving::{Checks, leader_election, supervised_tasks},
     worker::Worker,
 };
@@ -165,6 +165,8 @@ fn configured_options(
         pod_max_backoff: duration(config.pod_max_backoff_seconds),
         pop_from_backoff_q: gates.enabled("SchedulerPopFromBackoffQ"),
         nominated_node_name_for_expectation: gates.enabled("NominatedNodeNameForExpectation"),
+        pod_level_resources: gates.enabled("PodLevelResources"),
+        pod_level_resize: gates.enabled("InPlacePodLevelResourcesVerticalScaling"),
         parallelism: config.parallelism.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
         profiles,
         ..SchedulerOptions::default()
@@ -218,6 +220,8 @@ async fn run(
         metrics: &options.metrics,
         catalog: METRICS_TABLE,
         configz: json!({ "componentconfig": config.to_json() }),
+        // Upstream's informers do not resync.
+        min_resync_period: Duration::ZERO,
         profiling: config.enable_profiling.unwrap_or_default(),
         grace: SHUTDOWN_GRACE,
         own_pages: Some(Box::new(|manager, stopping, routes| {
@@ -228,7 +232,8 @@ async fn run(
     .await?;
     let env = process.manager.env().clone();
     let delays_caches = config.delay_cache_until_active && leader.elect;
-    let caches = if delays_caches { delayed_caches(&process) } else { env.caches.clone() };
+    let caches =
+        if delays_caches { delayed_caches(&process, &options.gates) } else { env.caches.clone() };
     let client = env.client.with_user_agent("scheduler");
     console::serve(&process, options, config, plugins, &caches)?;
     // Scheduling waits for each call of an extender, so the reads for these calls have no rate limit.
@@ -297,9 +302,11 @@ fn stand_by(
 }
 
 /// Returns caches that only the leader starts (`delayCacheUntilActive`).
-fn delayed_caches(process: &Process) -> Caches {
+fn delayed_caches(process: &Process, gates: &FeatureGates) -> Caches {
     let client = process.connection.client(RateFactors::ONE).with_user_agent("shared-informers");
-    Caches::new(client, process.clock.clone(), &process.registry)
+    let caches = Caches::new(client, process.clock.clone(), &process.registry);
+    configure_caches(&caches, gates);
+    caches
 }
 
 /// Returns the health checks. Unlike upstream's, `/livez` fails if a task has failed.

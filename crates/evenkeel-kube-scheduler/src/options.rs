@@ -5,13 +5,12 @@ use crate::console;
 use anyhow::{Context as _, Result};
 use evenkeel_component::{
     command_line,
-    features::FeatureGates,
-    flags::{Flags, InvalidFlags, ParsedFlags, Reader},
+    features::{FeatureGates, Program},
+    flags::{Flags, InvalidFlags, ParsedFlags, Reader, Value},
     options::{
         ClientOptions, LeaderElectionOptions, LoggingOptions, MetricsOptions, ServingOptions,
     },
 };
-use evenkeel_scheduler::plugins::inert::INERT;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// Returns the flags of upstream's kube-scheduler v1.37, and this program's own.
@@ -61,7 +60,7 @@ impl Options {
             &reader.map("feature-gates"),
         )
         .record_errors(&reader);
-        warnings.extend(inert_plugin_warnings(&gates));
+        warnings.extend(gates.warnings(Program::KubeScheduler));
         let serving = ServingOptions::from_flags(&reader, &gates);
         warnings.extend(serving.warnings());
         let options = Self {
@@ -86,6 +85,14 @@ impl Options {
         let mut options = options;
         options.warnings.extend(command_line::warnings(&options.parsed_flags, &unimplemented));
         options.warnings.extend(options.ignored_flags());
+        // The flag is deprecated, which says nothing about its effect.
+        if options.parsed_flags.value("contention-profiling") == Some(Value::Bool(true))
+            && options.parsed_flags.names().any(|name| name == "contention-profiling")
+        {
+            options
+                .warnings
+                .push("--contention-profiling is accepted, but has no effect here".into());
+        }
         let is_deprecated =
             |flag: &str| options.parsed_flags.deprecated().any(|(name, _)| name == flag);
         options.without_effect =
@@ -175,14 +182,6 @@ const FLAGS_WITHOUT_FILE: [&str; 6] = [
     "kube-api-qps",
     "kube-api-burst",
 ];
-
-/// Returns warnings about enabled feature gates whose plugins have no effect here.
-fn inert_plugin_warnings(gates: &FeatureGates) -> impl Iterator<Item = String> {
-    let enabled = INERT.iter().filter(|(_, gate)| gates.enabled(gate));
-    enabled.map(|(plugin, gate)| {
-        format!("feature gate {gate} is accepted, but the plugin {plugin} has no effect here")
-    })
-}
 
 /// Returns the default configuration, changed by the deprecated flags. It reads all of them, so none counts as
 /// unimplemented.

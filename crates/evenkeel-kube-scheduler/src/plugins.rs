@@ -11,6 +11,7 @@ use crate::{
     registry::{PluginContext, PluginResult},
 };
 use evenkeel_api::{Encoding, View as _, views::Pod};
+use evenkeel_component_helpers::scheduling::corev1::{COMPARISON_GATE, TolerationOperators};
 use evenkeel_scheduler::plugins::{
     BalancedAllocation, DefaultBinder, DefaultPreemption, DynamicResources, ImageLocality,
     InterPodAffinity, NodeAffinity, NodeDeclaredFeatures, NodeName, NodePorts, NodeResourcesFit,
@@ -49,7 +50,9 @@ pub(super) const FACTORIES: &[(&str, PluginFactory)] = &[
     ("PodTopologySpread", pod_topology_spread_factory),
     ("PrioritySort", |_| Ok(Arc::new(PrioritySort))),
     ("SchedulingGates", |_| Ok(Arc::new(SchedulingGates))),
-    ("TaintToleration", |_| Ok(Arc::new(TaintToleration))),
+    ("TaintToleration", |context| {
+        Ok(Arc::new(TaintToleration::new(toleration_operators(context))))
+    }),
     ("VolumeBinding", volume_binding_factory),
     ("VolumeRestrictions", |_| Ok(Arc::new(VolumeRestrictions::default()))),
     ("VolumeZone", |_| Ok(Arc::new(VolumeZone::default()))),
@@ -57,6 +60,11 @@ pub(super) const FACTORIES: &[(&str, PluginFactory)] = &[
 
 /// Feature gate of extended resources backed by devices.
 const EXTENDED_RESOURCES: &str = "DRAExtendedResource";
+
+/// Returns the operators of tolerations that the feature gates enable.
+fn toleration_operators(context: &PluginContext<'_>) -> TolerationOperators {
+    TolerationOperators::with_comparison(context.gates.enabled(COMPARISON_GATE))
+}
 
 /// Creates NodeResourcesFit. Like upstream, only this factory validates its arguments.
 fn node_resources_fit_factory(context: &PluginContext<'_>) -> PluginResult {
@@ -113,6 +121,7 @@ fn default_preemption_factory(context: &PluginContext<'_>) -> PluginResult {
             args.min_candidate_nodes_absolute,
             defaults.min_candidate_nodes_absolute,
         ),
+        async_preemption: context.gates.enabled("SchedulerAsyncPreemption"),
     })))
 }
 
@@ -158,6 +167,7 @@ fn pod_topology_spread_factory(context: &PluginContext<'_>) -> PluginResult {
         default_constraints: args.default_constraints.iter().map(default_constraint).collect(),
         defaulting_type,
         match_label_keys: context.gates.enabled("MatchLabelKeysInPodTopologySpread"),
+        toleration_operators: toleration_operators(context),
     })))
 }
 

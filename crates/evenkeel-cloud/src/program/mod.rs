@@ -123,6 +123,7 @@ async fn run(options: Options, provider: Arc<dyn CloudProvider>, log: &Log) -> R
         metrics: &MetricsOptions::default(),
         catalog: METRICS_TABLE,
         configz: options.configz(),
+        min_resync_period: options.min_resync_period,
         profiling: options.profiling,
         grace: GRACE_PERIOD,
         own_pages: None,

@@ -4,7 +4,7 @@ use super::{NAME, providers::ProviderOptions};
 use crate::{Descriptor, Options as CloudOptions, descriptors};
 use evenkeel_component::{
     command_line,
-    features::FeatureGates,
+    features::{FeatureGates, Program},
     flags::{Flags, InvalidFlags, ParsedFlags, Reader, duration},
     migration::Migration,
     options::{ClientOptions, LeaderElectionOptions, LoggingOptions, ServingOptions},
@@ -39,6 +39,8 @@ pub(super) struct Options {
     pub(super) provider_options: ProviderOptions,
     pub(super) allow_untagged: bool,
     pub(super) start_interval: Duration,
+    /// Least period after which caches send all objects to their handlers again.
+    pub(super) min_resync_period: Duration,
     pub(super) profiling: bool,
     pub(super) gates: Arc<FeatureGates>,
     pub(super) parsed_flags: ParsedFlags,
@@ -55,12 +57,15 @@ impl Options {
         let read = Reader::new(parsed);
         let (gates, mut warnings) =
             FeatureGates::resolve_generic(&read.map("feature-gates")).record_errors(&read);
+        warnings.extend(gates.warnings(Program::CloudControllerManager));
         let provider = read.text("cloud-provider");
         if provider.is_empty() {
             read.record_invalid("cloud-provider", "--cloud-provider cannot be empty");
         }
         let serving = ServingOptions::from_flags(&read, &gates);
         warnings.extend(serving.warnings());
+        // Upstream's program accepts it without an effect too.
+        read.mark_inert(&["external-cloud-volume-plugin"]);
         let leader = LeaderElectionOptions::from_flags(&read);
         let mut options = Self {
             client: ClientOptions::from_flags(&read),
@@ -77,6 +82,7 @@ impl Options {
             },
             allow_untagged: read.bool("allow-untagged-cloud"),
             start_interval: read.duration("controller-start-interval"),
+            min_resync_period: read.duration("min-resync-period"),
             profiling: read.bool("profiling"),
             parsed_flags: read.parsed().clone(),
             gates,

@@ -1,11 +1,13 @@
 //! Feature gates and the versions that they depend on: `--feature-gates`, `--emulated-version` and
 //! `--min-compatibility-version` (KEP-4330), validated with upstream's messages.
 
+mod effects;
 mod generic;
 mod resolve;
 mod table;
 mod version;
 
+pub use effects::Program;
 pub use resolve::Resolved;
 pub use table::Stage;
 pub use version::{BINARY, Version, Versions};

@@ -168,6 +168,11 @@ impl Reader {
         self.unimplemented.borrow_mut().extend(flags);
     }
 
+    /// Marks flags that upstream's program accepts without an effect too, so that they need no warning.
+    pub fn mark_inert(&self, flags: &[&str]) {
+        self.read.borrow_mut().extend(flags.iter().map(|flag| (*flag).to_owned()));
+    }
+
     /// Returns the flags on the command line that are not implemented.
     pub fn unimplemented_flags(&self) -> Vec<&'static str> {
         let (read, unimplemented) = (self.read.borrow(), self.unimplemented.borrow());

@@ -46,7 +46,13 @@ impl LoggingOptions {
         }
         let format = match read.text("logging-format").as_str() {
             "text" => Format::Text,
-            "json" => Format::Json,
+            "json" => {
+                if !gates.enabled("LoggingBetaOptions") {
+                    let rule = "Log format json is disabled, see LoggingBetaOptions feature";
+                    read.record_invalid("logging-format", format!("format: Forbidden: {rule}"));
+                }
+                Format::Json
+            }
             other => {
                 let rule = format!("format: Invalid value: {other:?}: Unsupported log format");
                 read.record_invalid("logging-format", rule);

@@ -12,7 +12,7 @@ pub use configz::configz;
 use crate::console;
 use evenkeel_component::{
     command_line,
-    features::FeatureGates,
+    features::{FeatureGates, Program},
     flags::{Flags, InvalidFlags, ParsedFlags, Reader},
     migration::Migration,
     options::{
@@ -32,6 +32,17 @@ pub fn flags() -> Flags {
         .with_own(include_str!("../../data/own.tsv"), words);
     console::with_flags(flags).with_deprecated(include_str!("../../data/retired.tsv"))
 }
+
+/// Flags without an effect in upstream's program either: it has no cloud controllers any more. Their values are checked.
+const INERT: [&str; 7] = [
+    "cidr-allocator-type",
+    "cloud-config",
+    "cloud-provider",
+    "cluster-name",
+    "configure-cloud-routes",
+    "external-cloud-volume-plugin",
+    "route-reconciliation-period",
+];
 
 /// Validated options of the program.
 #[derive(Debug, Clone)]
@@ -54,6 +65,8 @@ pub struct Options {
     pub logging: LoggingOptions,
     /// Options of metrics: hidden metrics, disabled metrics, and allowed label values.
     pub metrics: MetricsOptions,
+    /// Least period after which caches send all objects to their handlers again (`--min-resync-period`).
+    pub(crate) min_resync_period: Duration,
     /// Whether to print the planned writes and exit (`--plan`).
     pub plan: bool,
     /// Whether profiles are served (`--profiling`).
@@ -88,8 +101,10 @@ impl Options {
             &read.map("feature-gates"),
         )
         .record_errors(&read);
+        warnings.extend(gates.warnings(Program::KubeControllerManager));
         let choice = Choice::from_flags(&read);
         limits::check(&read);
+        read.mark_inert(&INERT);
         let serving = ServingOptions::from_flags(&read, &gates);
         warnings.extend(serving.warnings());
         warnings.extend(
@@ -109,6 +124,7 @@ impl Options {
             leader,
             logging: LoggingOptions::from_flags(&read, &gates),
             metrics: MetricsOptions::from_flags(&read),
+            min_resync_period: read.duration("min-resync-period"),
             plan: read.bool("plan"),
             profiling: read.bool("profiling"),
             root_ca: read.non_empty_text("root-ca-file"),

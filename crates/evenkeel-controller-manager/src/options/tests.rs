@@ -262,12 +262,44 @@ fn the_flags_that_kubeadm_sets_are_accepted() {
 
 #[test]
 fn flags_without_effect_are_reported_once() {
-    let warnings = options(&["--external-cloud-volume-plugin=a", "--node-sync-period=1s", "--v=2"])
-        .expect("valid")
-        .warnings;
+    let options = options(&["--contention-profiling", "--node-sync-period=1s", "--v=2"]);
+    let options = options.expect("valid");
+    let warnings = options.warnings;
     assert_eq!(warnings.len(), 2, "{warnings:?}");
     assert!(warnings[0].starts_with("Flag --node-sync-period has been deprecated"), "{warnings:?}");
-    assert!(warnings[1].starts_with("--external-cloud-volume-plugin is accepted"), "{warnings:?}");
+    assert!(warnings[1].starts_with("--contention-profiling is accepted"), "{warnings:?}");
+    assert_eq!(options.without_effect, ["contention-profiling"]);
+}
+
+#[test]
+fn flags_without_effect_upstream_are_not_reported() {
+    let options = options(&[
+        "--cidr-allocator-type=RangeAllocator",
+        "--cloud-config=/nope",
+        "--cloud-provider=external",
+        "--cluster-name=prod",
+        "--configure-cloud-routes=false",
+        "--external-cloud-volume-plugin=a",
+        "--route-reconciliation-period=1m",
+        "--min-resync-period=1h",
+    ]);
+    let options = options.expect("valid");
+    assert_eq!((options.warnings, options.without_effect), (Vec::new(), Vec::new()));
+    assert_eq!(options.min_resync_period, Duration::from_secs(3600));
+}
+
+#[test]
+fn gates_without_effect_are_reported_with_the_reason() {
+    let options =
+        options(&["--feature-gates=StaleControllerConsistencyJob=false,HPAScaleToZero=false"]);
+    let warnings = options.expect("valid").warnings;
+    assert_eq!(
+        warnings,
+        [
+            "the feature gate StaleControllerConsistencyJob=false is accepted, but has no effect here: a pass waits \
+          until the caches show its own writes; without it, writes would be repeated"
+        ]
+    );
 }
 
 #[test]

@@ -40,8 +40,8 @@ const IGNORED_WITHOUT_WARNING: [&str; 7] = [
 ];
 
 /// Feature gates with an effect in this server.
-const EFFECTIVE_GATES: [&str; 3] =
-    ["LoggingAlphaOptions", "RemoteRequestHeaderUID", SHARDED_LIST_AND_WATCH];
+const EFFECTIVE_GATES: [&str; 4] =
+    ["LoggingAlphaOptions", "LoggingBetaOptions", "RemoteRequestHeaderUID", SHARDED_LIST_AND_WATCH];
 
 /// Returns the flags of upstream's kube-apiserver v1.37, and this program's `--data-dir` and `--write-kubeconfig`.
 pub(super) fn flags() -> Flags {
