@@ -133,3 +133,28 @@ fn election(options: &Options) -> Result<leaderelection::Config> {
     let release_on_cancel = options.gates.set_value(RELEASE_GATE).unwrap_or(true);
     Ok(leaderelection::Config { coordinated, release_on_cancel, ..options.leader.election()? })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use evenkeel_component::flags::Invocation;
+
+    #[test]
+    fn the_lease_is_released_unless_the_gate_is_turned_off() {
+        let table = [
+            ("", true),
+            ("--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=true", true),
+            ("--feature-gates=ControllerManagerReleaseLeaderElectionLockOnExit=false", false),
+            ("--feature-gates=AllAlpha=false", true),
+        ];
+        for (argument, releases) in table {
+            let arguments = (!argument.is_empty()).then(|| argument.to_owned());
+            let Ok(Invocation::Run(parsed)) = options::flags().parse(NAME, arguments) else {
+                panic!("{argument}")
+            };
+            let options = Options::check(parsed).expect("valid");
+            let config = election(&options).expect("this machine has a uuid");
+            assert_eq!(config.release_on_cancel, releases, "{argument}");
+        }
+    }
+}

@@ -103,3 +103,27 @@ fn all_alpha_and_all_beta_are_accepted() {
         assert!(options(&["--cloud-provider=ip-pool", &given]).is_ok(), "{gates}");
     }
 }
+
+#[test]
+fn what_has_no_effect_is_reported_unless_it_has_none_upstream() {
+    let table: [(&str, &[&str]); 4] = [
+        (
+            "--feature-gates=CloudControllerManagerWebhook=true",
+            &[
+                "the feature gate CloudControllerManagerWebhook=true is accepted, but has no effect here: ",
+            ],
+        ),
+        ("--feature-gates=WatchListClient=false", &[]),
+        ("--external-cloud-volume-plugin=a", &[]),
+        ("--contention-profiling", &["--contention-profiling is accepted, but has no effect here"]),
+    ];
+    for (argument, expected) in table {
+        let warnings = options(&["--cloud-provider=ip-pool", argument]).expect(argument).warnings;
+        assert_eq!(warnings.len(), expected.len(), "{argument}: {warnings:?}");
+        for (warning, begin) in warnings.iter().zip(expected) {
+            assert!(warning.starts_with(begin), "{warning}");
+        }
+    }
+    let options = options(&["--cloud-provider=ip-pool", "--min-resync-period=1h"]).expect("valid");
+    assert_eq!(options.min_resync_period, Duration::from_secs(3600));
+}

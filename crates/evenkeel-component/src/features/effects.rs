@@ -90,9 +90,9 @@ impl FeatureGates {
         self.set.iter().filter_map(warning).collect()
     }
 
-    /// Returns the value that a gate was set to, by its name or by its stage.
+    /// Returns the value that a gate was set to by its name. `AllAlpha` and `AllBeta` do not count.
     pub fn set_value(&self, gate: &str) -> Option<bool> {
-        self.set.get(gate).copied()
+        self.set.get(gate).copied().filter(|_| self.by_name.contains(gate))
     }
 }
 

@@ -13,7 +13,7 @@ pub use table::Stage;
 pub use version::{BINARY, Version, Versions};
 
 use prometheus::{Opts, Registry};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use table::{FeatureSpec, GATES};
 
 /// Enabled features of a program, shared as an `Arc`.
@@ -22,6 +22,8 @@ pub struct FeatureGates {
     versions: Versions,
     /// Gates set on the command line, with `AllAlpha` and `AllBeta` expanded.
     set: BTreeMap<&'static str, bool>,
+    /// Those of them that were set by their own name.
+    by_name: BTreeSet<&'static str>,
 }
 
 impl FeatureGates {

@@ -136,6 +136,7 @@ impl Resolved {
             return;
         }
         self.gates.set.insert(name, on);
+        self.gates.by_name.insert(name);
         let kind = match spec.stage {
             Stage::Deprecated => "deprecated",
             Stage::Stable => "GA",
