@@ -12,11 +12,11 @@ const TABLE: &str = include_str!("../../data/gate-effects.tsv");
 /// A program whose feature gates the table describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Program {
-    /// kube-controller-manager.
+    /// The program of the crate `evenkeel-controller-manager`.
     KubeControllerManager,
-    /// kube-scheduler.
+    /// The program of the crate `evenkeel-kube-scheduler`.
     KubeScheduler,
-    /// cloud-controller-manager.
+    /// The program of the crate `evenkeel-cloud`.
     CloudControllerManager,
 }
 
