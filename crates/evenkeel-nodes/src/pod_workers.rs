@@ -61,6 +61,7 @@ pub(crate) struct PodWorkers {
     node_cache: Cache<Node>,
     pods: Cache<Pod>,
     pods_by_node: Index<Pod>,
+    pods_by_ip: Index<Pod>,
     volumes: Volumes,
     /// Behaviors of the cluster, if it has them.
     behaviors: Option<Behaviors>,
@@ -146,6 +147,11 @@ impl PodWorkers {
             .map(|(index, node)| (node.name.as_str().into(), index))
             .collect();
         let pods_by_node = pods.index("node", corev1::node_key);
+        let pods_by_ip = pods.index("pod IP", |pod, key| {
+            if !pod.status.pod_ip.is_empty() {
+                key(&pod.status.pod_ip);
+            }
+        });
         let state = State {
             synced_pods: HashMap::new(),
             admissions: HashMap::new(),
@@ -164,6 +170,7 @@ impl PodWorkers {
             volumes: Volumes::new(caches, &pods),
             pods,
             pods_by_node,
+            pods_by_ip,
             faults: NodeFaults::of(behaviors.clone()),
             behaviors,
             stage_controller,
@@ -379,25 +386,24 @@ impl PodWorkers {
     fn recall_memory(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
         state.unstage(key, Some(pod));
-        let State { synced_pods, addresses, .. } = &mut *state;
-        if let Some(synced) = synced_pods.get_mut(key).filter(|synced| *synced.uid == *pod.meta.uid)
-        {
+        let known = state.synced_pods.get_mut(key);
+        if let Some(synced) = known.filter(|synced| *synced.uid == *pod.meta.uid) {
             synced.commands.clear();
             facts.exits.clone_from(&synced.exits);
             let mut memory = synced.memory.clone();
             observe::notice_changes(pod, &mut memory);
             return memory;
         }
+        drop(state);
         let status_ip: Option<Ipv4Addr> = pod.status.pod_ip.parse().ok();
         let ip = match status_ip {
             _ if pod.spec.host_network => facts.host_ip,
             Some(ip) => {
-                addresses.mark_in_use(ip);
+                self.lock().addresses.mark_in_use(ip);
                 ip
             }
-            None => addresses.allocate(),
+            None => self.allocate_address(),
         };
-        drop(state);
         if pod.status.start_time.is_none() && pod.meta.deletion.is_none() {
             let pods_on_node = self.pods_by_node.get(&pod.spec.node_name);
             let admitted = self.lock().begin_admission(key, pod, pods_on_node);
@@ -524,6 +530,16 @@ impl PodWorkers {
         }
         drop(state);
         self.changed.notify_waiters();
+    }
+
+    /// Allocates an IP that no pod has, also none that an earlier process allocated and that was not synced yet.
+    fn allocate_address(&self) -> Ipv4Addr {
+        loop {
+            let ip = self.lock().addresses.allocate();
+            if self.pods_by_ip.get(&ip.to_string()).is_empty() {
+                return ip;
+            }
+        }
     }
 
     /// Releases the IP that a first sync allocated and failed to write. The retry allocates one again.

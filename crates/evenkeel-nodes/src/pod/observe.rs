@@ -185,7 +185,7 @@ pub(crate) fn recover_memory(pod: &Pod, facts: &Facts<'_>, ip: Ipv4Addr, now: Ti
             });
     }
     if !status.container_statuses.is_empty() {
-        status::assume_written(facts, &mut memory, now);
+        status::assume_written(facts, &mut memory, status, now);
     }
     memory
 }

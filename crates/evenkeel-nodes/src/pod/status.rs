@@ -1,7 +1,10 @@
 //! Status of a pod, as a strategic merge patch with the fields that changed since the last write.
 
-use evenkeel_api::time::Timestamp;
 pub(crate) use evenkeel_api::time::seconds;
+use evenkeel_api::{
+    time::Timestamp,
+    views::{ContainerStatus, PodStatus},
+};
 use evenkeel_shell::later;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -65,15 +68,29 @@ pub(crate) fn patch(
     Some(json!({ "metadata": { "uid": facts.uid }, "status": status }).to_string())
 }
 
-/// Marks the container statuses as written, after `memory` was recovered from the object's status.
-pub(crate) fn assume_written(facts: &Facts<'_>, memory: &mut Memory, now: Timestamp) {
-    memory.written.inits =
-        hash_statuses(&container_statuses(facts, &facts.inits, &memory.inits, Group::Init, now));
-    memory.written.mains =
-        hash_statuses(&container_statuses(facts, &facts.mains, &memory.mains, Group::Main, now));
-    let ephemerals =
-        container_statuses(facts, &facts.ephemerals, &memory.ephemerals, Group::Ephemeral, now);
-    memory.written.ephemerals = hash_statuses(&ephemerals);
+/// Marks the container statuses as written, after `memory` was recovered from the object's status. A container that has
+/// become ready, or unready, since that was written is written again.
+pub(crate) fn assume_written(
+    facts: &Facts<'_>,
+    memory: &mut Memory,
+    stored: &PodStatus,
+    now: Timestamp,
+) {
+    let hash = |group, stored: &[ContainerStatus]| {
+        let mut statuses =
+            container_statuses(facts, facts.group(group), memory.group(group), group, now);
+        for status in &mut statuses {
+            if let Some(found) = stored.iter().find(|found| status["name"] == *found.name) {
+                status["ready"] = found.ready.into();
+            }
+        }
+        hash_statuses(&statuses)
+    };
+    let inits = hash(Group::Init, &stored.init_container_statuses);
+    let mains = hash(Group::Main, &stored.container_statuses);
+    let ephemerals = hash(Group::Ephemeral, &stored.ephemeral_container_statuses);
+    (memory.written.inits, memory.written.mains) = (inits, mains);
+    memory.written.ephemerals = ephemerals;
 }
 
 /// Adds the changed conditions and container statuses to `status`.

@@ -309,6 +309,18 @@ fn restarted_kubelet_recovers_its_memory_and_writes_nothing() {
 }
 
 #[test]
+fn restarted_kubelet_writes_that_a_container_became_ready_meanwhile() {
+    let mut pod = TestPod::new(one_container(), json!({ "sim.evenkeel.dev/ready-delay": "10s" }));
+    pod.run(5);
+    assert_eq!(pod.container(0)["ready"], false);
+    pod.memory = None;
+    pod.now = later(pod.now, Duration::from_secs(20));
+    assert!(pod.sync());
+    assert_eq!(pod.container(0)["ready"], true);
+    assert_eq!(pod.condition("Ready")["status"], "True");
+}
+
+#[test]
 fn annotations_set_when_and_whether_a_pod_becomes_ready() {
     let mut pod = TestPod::new(one_container(), json!({ "sim.evenkeel.dev/ready-delay": "10s" }));
     pod.run(5);
