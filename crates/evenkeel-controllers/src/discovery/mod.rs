@@ -26,7 +26,7 @@ use std::{
 /// compares generations instead (`endpointslice_tracker.go`). The runtime ensures that the caches show a controller's
 /// own writes before the next reconciliation.
 #[derive(Debug, Default)]
-struct OwnWrites(Mutex<HashMap<Key, Box<[u64]>>>);
+struct OwnWrites(Mutex<HashMap<Key, Vec<u64>>>);
 
 impl OwnWrites {
     /// Replaces the hashes of a Service by those of new writes. Without new writes, the old hashes stay.
@@ -46,7 +46,31 @@ impl OwnWrites {
         key.is_some_and(|key| self.lock().get(key).is_some_and(|hashes| hashes.contains(&hash)))
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Box<[u64]>>> {
+    /// Does the same for the write that created a slice, and forgets it: where a repeated request has created another slice
+    /// of the same content, that one is not expected.
+    fn take(&self, key: Option<&Key>, hash: u64) -> bool {
+        let mut writes = self.lock();
+        let Some(hashes) = key.and_then(|key| writes.get_mut(key)) else { return false };
+        let position = hashes.iter().position(|known| *known == hash);
+        position.map(|position| hashes.swap_remove(position)).is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Vec<u64>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_creation_is_recognized_once() {
+        let (writes, key) = (OwnWrites::default(), Key::new("default", "web"));
+        writes.record(&key, &[7, 8]);
+        assert!(writes.contains(Some(&key), 7));
+        assert!(writes.take(Some(&key), 7), "the slice that was created");
+        assert!(!writes.take(Some(&key), 7), "another one of the same content");
+        assert!(writes.contains(Some(&key), 8) && !writes.take(None, 8));
     }
 }

@@ -63,7 +63,11 @@ impl SlicesByService {
                 return service.into_iter().chain(service_of(old)).collect();
             }
             CacheEvent::Updated { old, .. } if self.manages(old) != self.manages(slice) => true,
-            CacheEvent::Added { .. } | CacheEvent::Updated { .. } => {
+            CacheEvent::Added { .. } => {
+                self.manages(slice)
+                    && !own_writes.take(service.as_ref(), content_hash(&Content::of(slice)))
+            }
+            CacheEvent::Updated { .. } => {
                 self.manages(slice)
                     && !own_writes.contains(service.as_ref(), content_hash(&Content::of(slice)))
             }
