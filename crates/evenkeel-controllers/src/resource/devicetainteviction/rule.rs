@@ -71,8 +71,12 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         }
     }
     let wanted = condition(observed);
+    // After evictions, pods that still count as pending may be gone: reads may be older than that. Nothing else would
+    // lead to another look.
+    let is_unsure = observed.evicted > 0 && wanted.status == "True";
+    let requeue = is_unsure.then_some(RULE_STATUS_PERIOD);
     if existing.is_some_and(|existing| wanted.equals(existing)) {
-        return Plan::nothing();
+        return Plan { requeue, ..Plan::nothing() };
     }
     let target = wire::target(rule);
     let ConditionContent { status, reason, message, observed_generation } = &wanted;
@@ -90,7 +94,7 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         }]},
     });
     let patch = Patch::new(target, PatchType::Apply(FIELD_MANAGER), body.to_string());
-    Plan::one(Patch { subresource: "status", ..patch })
+    Plan { requeue, ..Plan::one(Patch { subresource: "status", ..patch }) }
 }
 
 fn existing_condition(rule: &Rule) -> Option<&Condition> {
@@ -351,5 +355,14 @@ mod tests {
         // A time in the future only delays.
         let (early, _) = with_status(&|condition| condition.last_transition_time = Time(at(6)));
         assert_eq!(early.requeue, Some(Duration::from_secs(12)));
+    }
+
+    #[test]
+    fn pending_pods_are_counted_again_after_evictions() {
+        let requeue =
+            |pods: &[(&str, &str)], evicted| plan(&observed(NO_EXECUTE, pods, evicted), T0).requeue;
+        assert_eq!(requeue(&[("a", "x")], 1), Some(RULE_STATUS_PERIOD), "reads may be old");
+        assert_eq!(requeue(&[("a", "x")], 0), None, "its eviction leads to another look");
+        assert_eq!(requeue(&[], 1), None);
     }
 }
