@@ -1,7 +1,7 @@
 //! Strategy of pods: initial status, QoS class, fields that an update cannot change, and the grace period of a
 //! deletion.
 
-use evenkeel_apimachinery::reset::reset_field;
+use evenkeel_apimachinery::reset::{reset_field, reset_metadata_for_status};
 use evenkeel_apimachinery::value::{self, copy, int, list, set, text};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -40,17 +40,14 @@ pub fn prepare_update(subresource: &str, new: &mut Value, old: &Value) {
             }
             preserve_status_fields(new, old);
         }
-        // The subresource changes only the ephemeral containers. Keep the new resource version and managed fields.
+        // The subresource changes only the ephemeral containers, and metadata that a status update may change.
         "ephemeralcontainers" => {
             let containers = value::get(new, "spec.ephemeralContainers").cloned();
             let metadata = new.get("metadata").cloned();
             *new = old.clone();
             if let Some(metadata) = metadata {
-                for field in ["managedFields", "resourceVersion"] {
-                    if let Some(value) = metadata.get(field) {
-                        set(new, &format!("metadata.{field}"), value.clone());
-                    }
-                }
+                new["metadata"] = metadata;
+                reset_metadata_for_status(new, old);
             }
             match containers {
                 Some(containers) => set(new, "spec.ephemeralContainers", containers),

@@ -474,6 +474,7 @@ pub const STRATEGIES: &[(&str, KindStrategy)] = &[
         "apiservices",
         KindStrategy {
             validate_name: path_segment,
+            allow_unconditional_update: false,
             initial_status: "{}",
             ..in_group("apiregistration.k8s.io", "APIService")
         },

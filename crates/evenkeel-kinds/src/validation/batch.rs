@@ -100,18 +100,16 @@ fn generated_selector(new: &Value, errors: &mut Errors) {
     let path = Path::new("spec.template.metadata.labels");
     for (key, expected) in [
         ("controller-uid", uid),
-        ("batch.kubernetes.io/controller-uid", uid),
         ("job-name", name),
+        ("batch.kubernetes.io/controller-uid", uid),
         ("batch.kubernetes.io/job-name", name),
     ] {
+        let (path, detail) = (path.key(key), format!("must be '{expected}'"));
         match labels.and_then(|labels| labels.get(key)).and_then(Value::as_str) {
-            None => errors.required(&path, "must be a label on a pod template"),
+            None => errors.required(&path, &detail),
             Some(label) if label != expected => {
-                errors.invalid(
-                    &path,
-                    Value::Object(labels.cloned().unwrap_or_default()),
-                    &format!("must be '{expected}'"),
-                );
+                let labels = Value::Object(labels.cloned().unwrap_or_default());
+                errors.invalid(&path, labels, &detail);
             }
             Some(_) => {}
         }
@@ -300,23 +298,22 @@ fn job_update(new: &Value, old: &Value, errors: &mut Errors) {
     immutable("successPolicy", "*batch.SuccessPolicy");
 }
 
-/// Rejects changes of the pod template. Before a suspended Job has started, its scheduling constraints, labels,
-/// annotations and container resources may change.
+/// Rejects changes of the pod template. While a Job is suspended and has no active pods, its scheduling constraints,
+/// labels, annotations and container resources may change.
 ///
-/// Upstream: `validatePodTemplateUpdate`.
+/// Upstream: `validatePodTemplateUpdate`, `shouldAllowMutablePodTemplate`.
 fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
     let path = Path::new("spec");
     let (Some(after), Some(before)) = (new.get("spec"), old.get("spec")) else { return };
-    let never_started = value::flag(before, "suspend") && get(old, "status.startTime").is_none();
     // The new template, with the old values of the fields that may change.
     let mut allowed = get(after, "template").cloned().unwrap_or_default();
-    let old_template = get(before, "template").cloned().unwrap_or_default();
-    if never_started {
+    let mut old_template = get(before, "template").cloned().unwrap_or_default();
+    let is_mutable = has_mutable_template(old);
+    if is_mutable {
         for field in [
             "metadata.annotations",
             "metadata.labels",
             "spec.nodeSelector",
-            "spec.affinity",
             "spec.tolerations",
             "spec.schedulingGates",
         ] {
@@ -332,21 +329,43 @@ fn template_update(new: &Value, old: &Value, errors: &mut Errors) {
                 }
             }
         }
+        for template in [&mut allowed, &mut old_template] {
+            value::remove(template, "spec.affinity.nodeAffinity");
+            if object(template, "spec.affinity").is_none_or(serde_json::Map::is_empty) {
+                value::remove(template, "spec.affinity");
+            }
+        }
     }
-    if allowed != old_template {
+    if allowed == old_template {
+        return;
+    }
+    let path = path.field("template");
+    if is_mutable {
+        let spec = || quoted("core.PodSpec", get(after, "template.spec"));
+        errors.invalid_large(&path.field("spec"), spec, "field is immutable");
+    } else {
         let template = || quoted("core.PodTemplateSpec", get(after, "template"));
-        errors.invalid_large(&path.field("template"), template, "field is immutable");
+        errors.invalid_large(&path, template, "field is immutable");
     }
 }
 
-/// Validates a CronJob's spec. A schedule with a time zone is only accepted if an update does not change it.
-///
+/// Returns whether parts of a Job's pod template may change: it is suspended, by now also in its status, and no pod is
+/// active.
+fn has_mutable_template(job: &Value) -> bool {
+    let is_stopped = get(job, "status.startTime").is_none()
+        || list(job, "status.conditions").iter().any(|condition| {
+            text(condition, "type") == "Suspended" && text(condition, "status") == "True"
+        });
+    value::flag(job, "spec.suspend") && is_stopped && int(job, "status.active").unwrap_or(0) == 0
+}
+
 /// Upstream: `validateCronJobSpec`.
 fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
     let path = Path::new("spec");
     let Some(spec) = new.get("spec") else { return };
     match text(spec, "schedule") {
-        "" => errors.required(&path.field("schedule"), ""),
+        // Declarative validation reports this at the end.
+        "" => {}
         schedule => {
             let has_time_zone = schedule.contains("TZ");
             let is_changed = old.is_none_or(|old| text(old, "spec.schedule") != schedule);
@@ -407,5 +426,8 @@ fn cron_job(new: &Value, old: Option<&Value>, errors: &mut Errors) {
             text(new, "metadata.name"),
             "must be no more than 52 characters",
         );
+    }
+    if text(spec, "schedule").is_empty() {
+        errors.required(&path.field("schedule"), "");
     }
 }

@@ -11,7 +11,7 @@ pub(super) fn create(kind: &str, new: &Value, errors: &mut Errors) {
         "Role" | "ClusterRole" => role(kind, new, errors),
         "RoleBinding" | "ClusterRoleBinding" => {
             role_binding(kind, new, errors);
-            subject_names(new, errors);
+            required_names(new, errors);
         }
         _ => {}
     }
@@ -25,7 +25,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     let (after, before) = (new.get("roleRef"), old.get("roleRef"));
     let quoted = |reference: Option<&Value>| quoted("rbac.RoleRef", reference);
     errors.immutable_as(&Path::new("roleRef"), after, before, quoted);
-    subject_names(new, errors);
+    required_names(new, errors);
 }
 
 /// Validates the rules of a role, and the selectors of a ClusterRole's aggregation rule.
@@ -110,20 +110,26 @@ fn role_binding(kind: &str, new: &Value, errors: &mut Errors) {
     let kinds: &[&str] =
         if kind == "RoleBinding" { &["Role", "ClusterRole"] } else { &["ClusterRole"] };
     errors.one_of(&path.field("kind"), text(new, "roleRef.kind"), kinds);
-    errors.required_valid(&path.field("name"), text(new, "roleRef.name"), names::path_segment);
+    // Declarative validation requires the name, after all other errors.
+    if !text(new, "roleRef.name").is_empty() {
+        errors.required_valid(&path.field("name"), text(new, "roleRef.name"), names::path_segment);
+    }
     let subjects_path = Path::new("subjects");
     for (index, subject) in list(new, "subjects").iter().enumerate() {
         role_subject(kind, subject, &subjects_path.index(index), errors);
     }
 }
 
-/// Requires names of subjects. Upstream's declarative validation reports missing names after all other errors.
-fn subject_names(new: &Value, errors: &mut Errors) {
+/// Requires names of subjects and of the role. Upstream's declarative validation reports missing names after all other errors.
+fn required_names(new: &Value, errors: &mut Errors) {
     let subjects_path = Path::new("subjects");
     for (index, subject) in list(new, "subjects").iter().enumerate() {
         if text(subject, "name").is_empty() {
             errors.required(&subjects_path.index(index).field("name"), "");
         }
+    }
+    if text(new, "roleRef.name").is_empty() {
+        errors.required(&Path::new("roleRef").field("name"), "");
     }
 }
 
