@@ -60,11 +60,20 @@ pub fn object(
 ) -> Result<Decoded, StatusError> {
     let json;
     let is_protobuf = content_type.starts_with("application/vnd.kubernetes.protobuf");
-    if is_protobuf && !body.starts_with(MAGIC.as_slice()) {
-        let error = "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]";
-        return Err(unrecognized(expected, error, body));
+    if is_protobuf {
+        let error = match body.strip_prefix(MAGIC.as_slice()) {
+            _ if body.is_empty() => Some("empty data"),
+            None => Some(
+                "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]",
+            ),
+            Some([]) => Some("empty body"),
+            Some(_) => None,
+        };
+        if let Some(error) = error {
+            return Err(unrecognized(expected, error, body));
+        }
     }
-    let (content_type, body) = if body.starts_with(MAGIC.as_slice()) {
+    let (content_type, body) = if is_protobuf {
         json = from_protobuf(expected, body)?;
         ("application/json", json.as_slice())
     } else {

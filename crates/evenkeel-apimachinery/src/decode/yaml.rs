@@ -20,6 +20,12 @@ const MAX_ALIASED_BYTES: usize = 3 * 1024 * 1024;
 /// Maximum number of reported duplicate keys.
 const MAX_DUPLICATE_KEYS: usize = 100;
 
+/// Errors of go-yaml's scanner that this parser has in the same words.
+const SCANNER_ERRORS: [&str; 2] = [
+    "mapping values are not allowed in this context",
+    "found character that cannot start any token",
+];
+
 const EXCESSIVE: &str = "yaml: document contains excessive aliasing";
 
 /// A parsed document.
@@ -135,7 +141,11 @@ impl<'a> Builder<'a> {
                 return Err(too_deep());
             }
             Some(Err(error)) => {
-                return Err(format!("yaml: line {}: {}", error.marker().line(), error.info()));
+                let (line, why) = (error.marker().line(), error.info());
+                // The scanner of go-yaml counts lines from 0, and names no line 0.
+                let has_line = line > 1 || !SCANNER_ERRORS.contains(&&*why);
+                let place = if has_line { format!("line {line}: ") } else { String::new() };
+                return Err(format!("yaml: {place}{why}"));
             }
             None => return Ok(Token { kind: TokenKind::End, line: 0, anchor: 0 }),
         };

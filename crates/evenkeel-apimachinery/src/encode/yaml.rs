@@ -9,6 +9,11 @@ use serde_json::Value;
 /// Upstream: `yaml_emitter_check_simple_key`.
 const MAX_SIMPLE_KEY: usize = 128;
 
+/// Column after which a text is continued in the next line.
+///
+/// Upstream: `best_width`.
+const BEST_WIDTH: usize = 80;
+
 /// Encodes a value as one YAML document that ends with a line break.
 pub fn document(value: &Value) -> String {
     let mut out = String::new();
@@ -53,17 +58,11 @@ fn block(value: &Value, depth: usize, out: &mut String) {
                         out.push('\n');
                         block(item, depth + 1, out);
                     }
-                    other => {
-                        out.push_str(&leaf(other));
-                        out.push('\n');
-                    }
+                    other => line(other, depth, out),
                 }
             }
         }
-        other => {
-            out.push_str(&leaf(other));
-            out.push('\n');
-        }
+        other => line(other, depth, out),
     }
 }
 
@@ -83,13 +82,68 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
         }
         other => {
             out.push(' ');
-            out.push_str(&leaf(other));
-            out.push('\n');
+            line(other, depth, out);
         }
     }
 }
 
-/// Returns whether a multi-line string can be a literal block.
+/// Writes a value without block style, and ends its line. `depth` is that of the collection which contains it.
+fn line(value: &Value, depth: usize, out: &mut String) {
+    match value {
+        Value::String(text) => {
+            let start = out.rfind('\n').map_or(0, |at| at.saturating_add(1));
+            let column = out.get(start..).map_or(0, |line| line.chars().count());
+            let indent = depth.saturating_add(1).saturating_mul(2);
+            out.push_str(&wrapped(text, column, indent));
+        }
+        other => out.push_str(&leaf(other)),
+    }
+    out.push('\n');
+}
+
+/// Encodes a string like [`scalar`], and breaks it at spaces after the column [`BEST_WIDTH`]. `column` is that of its
+/// first character, `indent` that of further lines.
+///
+/// Upstream: `yaml_emitter_write_plain_scalar`, `yaml_emitter_write_single_quoted`, `yaml_emitter_write_double_quoted`.
+fn wrapped(text: &str, column: usize, indent: usize) -> String {
+    let encoded = scalar(text);
+    if column.saturating_add(encoded.chars().count()) <= BEST_WIDTH {
+        return encoded;
+    }
+    // No text without quotes begins with one.
+    let is_double = encoded.starts_with('"');
+    let is_quoted = is_double || encoded.starts_with('\'');
+    let characters: Vec<char> = encoded.chars().collect();
+    let last = characters.len().saturating_sub(if is_quoted { 2 } else { 1 });
+    let first = usize::from(is_quoted);
+    let mut out = String::with_capacity(encoded.len());
+    let (mut column, mut follows_space) = (column, false);
+    for (index, character) in characters.iter().enumerate() {
+        let next_is_space = characters.get(index.saturating_add(1)) == Some(&' ');
+        let may_break = *character == ' '
+            && !follows_space
+            && column > BEST_WIDTH
+            && (is_double || !next_is_space)
+            && index > first
+            && index < last;
+        follows_space = *character == ' ';
+        if may_break {
+            out.push('\n');
+            (0..indent).for_each(|_| out.push(' '));
+            column = indent;
+            if next_is_space {
+                out.push('\\');
+                column = column.saturating_add(1);
+            }
+        } else {
+            out.push(*character);
+            column = column.saturating_add(1);
+        }
+    }
+    out
+}
+
+/// Returns whether a multi-line text can be a literal block.
 fn is_literal(text: &str) -> bool {
     !text.starts_with([' ', '\n', '\t'])
         && text.chars().all(|c| c == '\n' || c == '\t' || !is_escaped(c))
@@ -310,6 +364,22 @@ mod tests {
             assert_eq!(read.as_ref(), Ok(&value), "{written}");
         }
         assert_eq!(document(&json!("a\u{80}\u{2028}\u{feff}")), "\"a\\x80\\L\\uFEFF\"\n");
+    }
+
+    #[test]
+    fn long_strings_continue_in_further_lines() {
+        let message = "invalid continue token: continue key is not valid: illegal base64 data at input byte 0";
+        assert_eq!(
+            document(&json!({"message": message})),
+            "message: 'invalid continue token: continue key is not valid: illegal base64 data at\n  input byte 0'\n"
+        );
+        let words = "word ".repeat(40);
+        for text in [words.trim().to_owned(), words.clone(), format!("{words}  {words}\u{7}x")] {
+            let value = json!({"a": [{"b": text}, text]});
+            let written = document(&value);
+            assert!(written.lines().all(|line| line.chars().count() < 100), "{written}");
+            assert_eq!(crate::decode::file(written.as_bytes()).as_ref(), Ok(&value), "{written}");
+        }
     }
 
     #[test]

@@ -137,7 +137,9 @@ impl Walker {
                     if merge_type::is_declared(Some(type_ref), key) {
                         self.validate(value, type_ref.child(key), &path);
                     } else {
+                        // Upstream looks at no further field of this map.
                         self.errors.push(format!("{path}: field not declared in schema"));
+                        break;
                     }
                 }
             }

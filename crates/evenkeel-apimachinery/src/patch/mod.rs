@@ -75,6 +75,16 @@ pub fn patch(
     patcher::patch(kind, schema, form, current, body, validation)
 }
 
+/// Refuses a body that is not JSON, or not YAML for an apply. Upstream does so before it looks for the object.
+///
+/// Upstream: `validateAndTranscodePatch`.
+pub fn check_syntax(form: PatchType, body: &[u8]) -> Result<(), StatusError> {
+    match form {
+        PatchType::Apply => server_side_apply::read(body).map(drop),
+        _ => patcher::parse(body).map(drop),
+    }
+}
+
 /// Applies `body` to `current` (`None` creates the object) and returns the merged object with its `managedFields`.
 pub fn apply(
     kind: &GroupVersionKind,

@@ -121,6 +121,11 @@ pub(super) fn normalize_element_order(
     identity: ElementIdentity<'_>,
 ) -> Result<Vec<Value>, StrategicError> {
     identity.require_key(&merged)?;
+    if identity.key.is_some()
+        && let Some(index) = order.iter().position(|element| !element.is_object())
+    {
+        return Err(StrategicError::Internal(format!("value for key {index} is not a map")));
+    }
     identity.require_key(order)?;
     let (order, server) = (identity.positions(order), identity.positions(server));
     let (mut ordered, mut server_only): (Vec<_>, Vec<_>) =

@@ -26,16 +26,16 @@ pub(super) fn patch(
     body: &[u8],
     validation: FieldValidation,
 ) -> Result<Patched, StatusError> {
-    let patch = json::parse(body).map_err(|error| {
-        StatusError::bad_request(if error == TOO_DEEP {
-            error
-        } else {
-            "invalid JSON patch".to_owned()
-        })
-    })?;
+    let patch = parse(body)?;
     let (object, strict, decoder) = match form {
         PatchType::Json => {
-            let strict = accept_strict(json_patch::check(&patch))?;
+            let strict = match validation {
+                FieldValidation::Ignore => {
+                    json_patch::check_operations(&patch).map_err(StatusError::bad_request)?;
+                    Vec::new()
+                }
+                _ => accept_strict(json_patch::check(&patch))?,
+            };
             (apply_json_patch(current, &patch)?, strict, DecoderKind::Text)
         }
         PatchType::Strategic => {
@@ -57,6 +57,17 @@ pub(super) fn patch(
             PatchType::Strategic => invalid(&go(&patch.to_value()), &detail),
             _ => invalid(&patched_text::patched_text(form, current, &patch, schema), &detail),
         }
+    })
+}
+
+/// Parses a JSON, merge or strategic merge patch.
+pub(super) fn parse(body: &[u8]) -> Result<Json<'_>, StatusError> {
+    json::parse(body).map_err(|error| {
+        StatusError::bad_request(if error == TOO_DEEP {
+            error
+        } else {
+            "invalid JSON patch".to_owned()
+        })
     })
 }
 

@@ -50,7 +50,7 @@ pub(super) fn apply(
 
 /// Parses the applied object and finds its duplicate keys. Tries the JSON parser first, because it is faster and has
 /// the same result for JSON.
-fn read(body: &[u8]) -> Result<(Value, Vec<String>), StatusError> {
+pub(super) fn read(body: &[u8]) -> Result<(Value, Vec<String>), StatusError> {
     let refuse = |e: String| StatusError::bad_request(format!("error decoding patch: {e}"));
     let (value, duplicate_keys) = match json::parse(body) {
         Ok(json) => {
@@ -58,8 +58,14 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>), StatusError> {
             (json.to_value(), duplicate_keys)
         }
         Err(_) => {
+            // What begins as JSON is not converted for the audit log, and fails later.
+            let stage = if body.trim_ascii_start().starts_with(b"{") {
+                "decoding patch: error converting YAML to JSON"
+            } else {
+                "encoding patch"
+            };
             let document = yaml::parse(body)
-                .map_err(|e| StatusError::bad_request(format!("error encoding patch: {e}")))?;
+                .map_err(|e| StatusError::bad_request(format!("error {stage}: {e}")))?;
             (document.json.to_value(), document.duplicate_keys)
         }
     };

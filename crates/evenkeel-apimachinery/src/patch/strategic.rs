@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::ordering::{self, ElementIdentity, Positions};
-use crate::go_text::go;
+use crate::go_text::{go, go_string};
 use crate::schema::node::{PatchRule, Shape, TypeRef};
 
 /// Directive to `replace`, `delete` or `merge` an object or a list.
@@ -58,7 +58,10 @@ pub(super) fn apply(
 
 fn unknown_directive(directive: &Value, patch: &Map<String, Value>) -> StrategicError {
     let patch = go(&Value::Object(patch.clone()));
-    StrategicError::Internal(format!("unknown patch type: {} in map: {patch}", go(directive)))
+    StrategicError::Internal(format!(
+        "unknown patch type: {} in map: {patch}",
+        go_string(directive)
+    ))
 }
 
 /// Applies `$retainKeys`, which lists the keys to keep. Removes all other keys.

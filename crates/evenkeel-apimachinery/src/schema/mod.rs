@@ -74,6 +74,20 @@ pub fn reset_field(schema: Option<&Schema>, object: &mut Value, field: &str) {
     }
 }
 
+/// Sets each top-level field that an object of a built-in kind lacks to Go's encoding of an unset field, unless Go omits
+/// it.
+pub fn set_unset_fields(schema: &Schema, object: &mut Value) {
+    let Some(map) = object.as_object_mut() else { return };
+    let fields = schema.type_ref().as_struct().filter(|_| !schema.is_custom());
+    for field in fields.into_iter().flat_map(|fields| fields.fields.iter()) {
+        if !map.contains_key(&*field.name)
+            && let Some(value) = typed::unset_field(schema.type_ref(), &field.name)
+        {
+            map.insert(field.name.to_string(), value);
+        }
+    }
+}
+
 /// Validates the metadata of an embedded object, except its name.
 pub fn validate_metadata(object: &Value) -> Vec<FieldError> {
     metadata::validate(object)

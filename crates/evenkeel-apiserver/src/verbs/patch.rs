@@ -53,7 +53,7 @@ pub(super) async fn serve(
 }
 
 /// Returns the patch type of the request's `Content-Type`.
-fn patch_type(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
+pub(super) fn patch_type(request: &RequestContext<'_>) -> Result<PatchType, StatusError> {
     let content_type = request.header(CONTENT_TYPE);
     let media = content_type.split(';').next().unwrap_or_default().trim();
     Ok(match media {
@@ -95,6 +95,7 @@ async fn attempt(
         if patch_type == PatchType::Apply && request.target.subresource.is_empty() {
             return Ok(apply_new(write, body).await?);
         }
+        patch::check_syntax(patch_type, body)?;
         return Err(StatusError::not_found(&stored.name, request.target.name).into());
     };
     let old = codec::decode(request.api, &stored, &entry).await?;
