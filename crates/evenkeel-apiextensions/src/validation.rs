@@ -50,6 +50,7 @@ pub fn validate(
         errors.push(FieldError::not_supported(path, value.clone(), &supported));
     }
     if !has_type {
+        validate_junctors(value, schema, path, errors);
         return;
     }
     match value {
@@ -102,6 +103,27 @@ fn validate_type(
         errors.push(FieldError::type_invalid(path, "float64", why));
         report_out_of_range(schema, path, errors);
         return false;
+    }
+    // Upstream takes any list for a formatted text, and reports another value by its format.
+    if !fits && !schema.format.is_empty() && !schema.int_or_string && !value.is_null() {
+        let takes_number = matches!(expected, "integer" | "number");
+        match value {
+            Value::Array(_) if !takes_number => return true,
+            Value::String(_) | Value::Array(_) => {}
+            _ => {
+                let format = match value {
+                    Value::Number(number) if number.is_f64() => "float64",
+                    Value::Number(_) => "int64",
+                    _ => "",
+                };
+                let why = format!("{path} in body must be of type {}: \"{format}\"", schema.format);
+                errors.push(FieldError::type_invalid(path, format, why));
+                if expected == "integer" && actual == "number" {
+                    report_out_of_range(schema, path, errors);
+                }
+                return false;
+            }
+        }
     }
     if !fits {
         let why = format!("{path} in body must be of type {expected}: \"{actual}\"");
@@ -275,52 +297,66 @@ fn validate_object(
     }
 }
 
-/// Validates a value by the schemas in `anyOf`, `oneOf`, `not` and `allOf`.
+/// Validates a value by the schemas in `anyOf`, `oneOf`, `not` and `allOf`. Their own errors have no field.
+///
+/// Upstream: `schemaPropsValidator`.
 fn validate_junctors(value: &Value, schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
+    // Upstream checks only the type of null.
+    if value.is_null() {
+        return;
+    }
     let errors_of = |schema: &Structural| {
         let mut errors = Vec::new();
         validate(value, None, schema, path, &mut errors);
         errors
     };
-    let mut report =
-        |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
     let quoted_path = evenkeel_apimachinery::status::quote(path);
+    let composite =
+        |why: &str| FieldError::invalid("<nil>", "", format!("{quoted_path} must {why}"));
     // With `x-kubernetes-int-or-string`, `anyOf` may only repeat the two types, which `validate_type` has checked.
     let types = schema.any_of.iter().map(|alternative| &*alternative.kind);
     let repeats_types = schema.int_or_string && types.eq(["integer", "string"]);
     if !schema.any_of.is_empty() && !repeats_types {
         let alternatives: Vec<Vec<FieldError>> = schema.any_of.iter().map(errors_of).collect();
         if alternatives.iter().all(|errors| !errors.is_empty()) {
-            report(format!("{quoted_path} must validate at least one schema (anyOf)"));
+            errors.push(composite("validate at least one schema (anyOf)"));
             // Also reports the errors of the alternative with the fewest.
-            errors.extend(alternatives.into_iter().min_by_key(Vec::len).unwrap_or_default());
+            add_new(errors, alternatives.into_iter().min_by_key(Vec::len).unwrap_or_default());
         }
     }
-    let mut report =
-        |why: String| errors.push(FieldError::invalid(path, shown_value(value, path), why));
     if !schema.one_of.is_empty() {
-        let n_valid = schema.one_of.iter().filter(|schema| errors_of(schema).is_empty()).count();
+        let alternatives: Vec<Vec<FieldError>> = schema.one_of.iter().map(errors_of).collect();
+        let n_valid = alternatives.iter().filter(|errors| errors.is_empty()).count();
+        let rule = "validate one and only one schema (oneOf)";
         if n_valid == 0 {
-            report(format!(
-                "{quoted_path} must validate one and only one schema (oneOf). Found none valid"
-            ));
+            errors.push(composite(&format!("{rule}. Found none valid")));
+            add_new(errors, alternatives.into_iter().min_by_key(Vec::len).unwrap_or_default());
         } else if n_valid > 1 {
-            report(format!(
-                "{quoted_path} must validate one and only one schema (oneOf). Found {n_valid} valid alternatives"
-            ));
+            errors.push(composite(&format!("{rule}. Found {n_valid} valid alternatives")));
         }
+    }
+    let parts: Vec<Vec<FieldError>> = schema.all_of.iter().map(errors_of).collect();
+    let n_valid = parts.iter().filter(|errors| errors.is_empty()).count();
+    let is_valid = n_valid == parts.len();
+    parts.into_iter().for_each(|part| add_new(errors, part));
+    if !is_valid {
+        let none = if n_valid == 0 { ". None validated" } else { "" };
+        errors.push(composite(&format!("validate all the schemas (allOf){none}")));
     }
     if schema.not.as_deref().is_some_and(|schema| errors_of(schema).is_empty()) {
-        report(format!("{quoted_path} must not validate the schema (not)"));
-    }
-    for schema in &schema.all_of {
-        errors.extend(errors_of(schema));
+        errors.push(composite("not validate the schema (not)"));
     }
 }
 
-/// Returns the value as an error about it contains it. Upstream omits the root object.
-fn shown_value(value: &Value, path: &str) -> Value {
-    if path.is_empty() { Value::from("") } else { value.clone() }
+/// Adds errors that are not reported yet.
+///
+/// Upstream: `Result.AddErrors`.
+fn add_new(errors: &mut Vec<FieldError>, more: Vec<FieldError>) {
+    for error in more {
+        if !errors.contains(&error) {
+            errors.push(error);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -367,7 +403,7 @@ mod tests {
             "l: Too many: 2: must have at most 1 item",
             "l[0]: Invalid value: \"string\": l[0] in body must be of type number: \"string\"",
             "n: Invalid value: 0: n in body should be greater than or equal to 1",
-            "z: Invalid value: 4: \"z\" must validate at least one schema (anyOf)",
+            "<nil>: Invalid value: \"\": \"z\" must validate at least one schema (anyOf)",
         ];
         assert_eq!(found[..want.len()], want);
         assert_eq!(errors_of(&schema, &json!({}), None), ["a: Required value"]);

@@ -45,6 +45,14 @@ pub fn validate_custom_resource_definition(
     }
     validate_names(&crd["status"]["acceptedNames"], "status.acceptedNames", errors);
     validate_stored_versions(crd, errors);
+    let has_defaults = || {
+        let versions = list(crd, "spec.versions");
+        versions.iter().any(|version| has_default(&version["schema"]["openAPIV3Schema"]))
+    };
+    if flag(crd, "spec.preserveUnknownFields") && has_defaults() {
+        let detail = "must be false in order to use defaults in the schema";
+        errors.push(FieldError::invalid("spec.preserveUnknownFields", true, detail));
+    }
     if flag(crd, "spec.preserveUnknownFields")
         && !old.is_some_and(|o| flag(o, "spec.preserveUnknownFields"))
     {
@@ -152,7 +160,17 @@ fn validate_versions(crd: &Value, old: Option<&Value>, errors: &mut Vec<FieldErr
             }
         }
         if let Some(field_path) = path_in_errors("selectableFields", "selectableFields") {
-            validate_selectable_fields(version, &field_path, errors);
+            let fields = list(version, "selectableFields");
+            if shared.contains("schema") && !shared.contains("selectableFields") {
+                // Upstream looks for the schema in the version, from which it is moved.
+                if !fields.is_empty() {
+                    let detail =
+                        "may only be set when `version.schema.openAPIV3Schema` is not included";
+                    errors.push(FieldError::invalid(field_path, "", detail));
+                }
+            } else {
+                validate_selectable_fields(version, &field_path, errors);
+            }
         }
     }
     if !has_unique_names {
@@ -251,6 +269,26 @@ fn validate_column_definition(column: &Value, field_path: &str, errors: &mut Vec
         let detail = "must be a simple json path starting with .";
         errors.push(FieldError::invalid(field("JSONPath"), path, detail));
     }
+}
+
+/// Returns whether a schema or a part of it has a default.
+///
+/// Upstream: `schemaHasDefaults`.
+fn has_default(schema: &Value) -> bool {
+    if !schema.is_object() {
+        return false;
+    }
+    let has_part = |name: &str| match &schema[name] {
+        Value::Array(parts) => parts.iter().any(has_default),
+        part => has_default(part),
+    };
+    let has_named =
+        |name: &str| schema[name].as_object().is_some_and(|parts| parts.values().any(has_default));
+    !schema["default"].is_null()
+        || ["items", "additionalItems", "additionalProperties", "not", "allOf", "anyOf", "oneOf"]
+            .into_iter()
+            .any(has_part)
+        || ["properties", "patternProperties", "definitions"].into_iter().any(has_named)
 }
 
 /// Requires that selectable fields are distinct fields of the schema with a type of string, boolean or integer, outside of
