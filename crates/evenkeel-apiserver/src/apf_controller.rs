@@ -45,8 +45,8 @@ const ADJUSTMENTS_PER_ENSURE: u32 = 6;
 /// Field manager of the condition.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 /// Field manager of the bootstrap configuration.
-const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
-/// Annotation that determines whether the server updates the object's spec.
+pub(crate) const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
+/// Annotation that says whether the server updates the object's spec.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 /// Objects that the server always restores, regardless of their annotation.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];

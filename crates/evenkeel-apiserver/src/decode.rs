@@ -36,7 +36,7 @@ const MEDIA_TYPES: [&str; 3] =
 /// Refuses a body whose media type has no decoder.
 ///
 /// Upstream: `NegotiateInputSerializer`.
-fn check_media_type(content_type: &str) -> Result<(), StatusError> {
+pub(crate) fn check_media_type(content_type: &str) -> Result<(), StatusError> {
     let media = content_type.split(';').next().unwrap_or_default().trim();
     let is_known = MEDIA_TYPES.iter().any(|known| known.eq_ignore_ascii_case(media));
     if is_known || content_type.is_empty() {

@@ -9,6 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::apf_controller::CONFIG_PRODUCER;
 use crate::api::Api;
 use crate::loopback;
 use crate::resource::{Path, ResourceType, Table, key, parse_path};
@@ -55,7 +56,11 @@ impl Recorded {
     }
 
     fn encode(&self, uid: &str, now: Timestamp) -> Result<Encoded, StatusError> {
-        let writer = Writer { manager: "kube-apiserver", subresource: "", now };
+        let manager = match self.resource.group() {
+            "flowcontrol.apiserver.k8s.io" => CONFIG_PRODUCER,
+            _ => "kube-apiserver",
+        };
+        let writer = Writer { manager, subresource: "", now };
         let object = self.value()?;
         Ok(loopback::encode(&self.resource, object, uid, &seconds(now), &writer).1)
     }

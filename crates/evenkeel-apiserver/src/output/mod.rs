@@ -55,16 +55,16 @@ impl Format {
     /// [`Format::check`] checks the format against the kind of response.
     pub(crate) fn negotiate(
         resource: &ResourceType,
+        subresource: &str,
         headers: &HeaderMap,
         query: &[(String, String)],
     ) -> Result<Self, StatusError> {
+        let has_table = negotiation::has_table(resource, subresource);
         let is_pretty = wants_pretty(headers, query);
         for media_range in accept::media_ranges(headers) {
             for encoding in encodings(&media_range, is_pretty) {
-                let Some((shape, meta_version)) = shape(resource, &media_range, encoding, query)
-                else {
-                    continue;
-                };
+                let found = shape(resource, has_table, &media_range, encoding, query);
+                let Some((shape, meta_version)) = found else { continue };
                 return Ok(Self { encoding, shape, meta_version });
             }
         }
@@ -78,6 +78,7 @@ impl Format {
     pub(crate) fn check(
         &self,
         resource: &ResourceType,
+        subresource: &str,
         query: &[(String, String)],
         purpose: Purpose,
     ) -> Result<(), StatusError> {
@@ -106,16 +107,27 @@ impl Format {
             (Shape::Metadata, Purpose::List) => format!(
                 "you requested PartialObjectMetadata, but the requested object is a list (*{package}.{list_kind})"
             ),
-            (Shape::MetadataList, Purpose::Object) if resource.custom.is_some() => {
-                return Err(StatusError::plain_internal("content is not a list"));
+            (Shape::MetadataList, Purpose::Object) => {
+                let kind = match (&resource.custom, subresource) {
+                    (Some(_), "scale") => "v1.Scale".to_owned(),
+                    (Some(_), _) => {
+                        return Err(StatusError::plain_internal("content is not a list"));
+                    }
+                    (None, "scale") => "autoscaling.Scale".to_owned(),
+                    (None, _) => format!("{package}.{}", resource.kind()),
+                };
+                format!(
+                    "you requested PartialObjectMetadataList, but the requested object is not a list (*{kind})"
+                )
             }
-            (Shape::MetadataList, Purpose::Object) => format!(
-                "you requested PartialObjectMetadataList, but the requested object is not a list (*{package}.{})",
-                resource.kind()
-            ),
             _ => return Ok(()),
         };
         Err(StatusError::new(StatusCode::NOT_ACCEPTABLE, "NotAcceptable", message))
+    }
+
+    /// Returns whether the response is the metadata of a list, which no single object has.
+    pub(crate) fn is_metadata_list(&self) -> bool {
+        self.shape == Shape::MetadataList
     }
 
     /// Returns whether the response is the stored object: compact JSON in the stored version, without encoding.

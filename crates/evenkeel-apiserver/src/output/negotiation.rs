@@ -71,12 +71,37 @@ pub(super) fn plain_encodings(
     unconverted.flat_map(move |range| encodings(&range, is_pretty))
 }
 
+/// Built-in resources whose status cannot be shown as a Table.
+const STATUS_WITHOUT_TABLE: [&str; 7] = [
+    "apiservices",
+    "compositepodgroups",
+    "customresourcedefinitions",
+    "devicetaintrules",
+    "podgroups",
+    "resourceclaims",
+    "resourcepoolstatusrequests",
+];
+
+/// Returns whether a resource or its subresource can be shown as a Table. Some subresources cannot, though their
+/// answers are objects that can.
+///
+/// Upstream: the types of subresources that are no `TableConvertor`, such as `EphemeralContainersREST`.
+pub(super) fn has_table(resource: &ResourceType, subresource: &str) -> bool {
+    let is_without = match subresource {
+        "approval" | "ephemeralcontainers" | "finalize" | "resize" => true,
+        "status" => resource.custom.is_none() && STATUS_WITHOUT_TABLE.contains(&resource.plural()),
+        _ => false,
+    };
+    table::has_columns(resource) && !is_without
+}
+
 /// Returns the shape that a media range requests, and the API version of a Table or of metadata. Returns `None` if the
 /// resource has no such shape in this encoding.
 ///
 /// Upstream: `AllowsMediaTypeTransform`.
 pub(super) fn shape(
     resource: &ResourceType,
+    has_table: bool,
     media_range: &MediaRange,
     encoding: Encoding,
     query: &[(String, String)],
@@ -91,7 +116,7 @@ pub(super) fn shape(
         _ => return None,
     };
     let shape = match media_range.param("as") {
-        "Table" if !is_protobuf && table::has_columns(resource) => Shape::Table(include(query)),
+        "Table" if !is_protobuf && has_table => Shape::Table(include(query)),
         "PartialObjectMetadata" => Shape::Metadata,
         "PartialObjectMetadataList" => Shape::MetadataList,
         _ => return None,

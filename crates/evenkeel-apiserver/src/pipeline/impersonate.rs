@@ -20,7 +20,7 @@ use crate::audit::RequestAudit;
 use crate::auth::impersonation::Mode;
 use crate::auth::{Answers, Attributes, forbidden, permit, serviceaccount, settled};
 use evenkeel_apimachinery::headers;
-use evenkeel_apimachinery::status::StatusError;
+use evenkeel_apimachinery::status::{StatusError, quote};
 use evenkeel_apimachinery::user::User;
 
 /// User that a request's impersonation headers name.
@@ -48,6 +48,32 @@ pub(super) async fn impersonate(
     settled(&answers, decide).await
 }
 
+/// Formats a user without a name as Go's `%#v` does.
+fn go_user(user: &Impersonated<'_>) -> String {
+    let list = |values: &[&str]| {
+        let quoted: Vec<String> = values.iter().copied().map(quote).collect();
+        format!("[]string{{{}}}", quoted.join(", "))
+    };
+    let groups = match &*user.groups {
+        [] => "[]string(nil)".to_owned(),
+        groups => list(groups),
+    };
+    let mut by_key: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (key, value) in &user.extra {
+        by_key.entry(key).or_default().push(value);
+    }
+    let entries: Vec<String> =
+        by_key.iter().map(|(key, values)| format!("{}:{}", quote(key), list(values))).collect();
+    let extra = match entries.join(", ") {
+        none if none.is_empty() => "(nil)".to_owned(),
+        entries => format!("{{{entries}}}"),
+    };
+    let uid = quote(user.uid);
+    format!(
+        "&user.DefaultInfo{{Name:\"\", UID:{uid}, Groups:{groups}, Extra:map[string][]string{extra}}}"
+    )
+}
+
 fn impersonated_user(
     api: &Api,
     user: &Arc<User>,
@@ -64,9 +90,10 @@ fn impersonated_user(
         {
             return Ok(user.clone());
         }
-        return Err(StatusError::bad_request(
-            "requested groups, a uid or extra without impersonating a user name",
-        ));
+        return Err(StatusError::bad_request(format!(
+            "requested {} without impersonating a user name",
+            go_user(&impersonated)
+        )));
     }
     let permitted = |attributes: &Attributes<'_>| {
         permit(&api.authorizer, &api.store, user, attributes, answers)

@@ -108,6 +108,9 @@ fn check_binding(cx: &Context<'_>, object: &Value) -> Result<(), StatusError> {
     if is_allowed(cx, "bind", plural, &reference.name, &reference.api_group) {
         return Ok(());
     }
+    if plural == "roles" && namespace.is_empty() {
+        return Err(StatusError::bad_request("Namespace parameter required."));
+    }
     check_user_holds(cx, &rules_of(cx, plural, namespace, &reference.name)?)
 }
 

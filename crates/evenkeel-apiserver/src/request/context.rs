@@ -86,7 +86,10 @@ impl RequestContext<'_> {
         if let Some(format) = self.format.get() {
             return Ok(format.clone());
         }
-        let format = Format::negotiate(self.resource(), self.headers, &self.query.0)?;
+        let format = {
+            let subresource = self.target.subresource;
+            Format::negotiate(self.resource(), subresource, self.headers, &self.query.0)?
+        };
         Ok(self.format.get_or_init(|| format).clone())
     }
 

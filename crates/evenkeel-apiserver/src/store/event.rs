@@ -131,7 +131,7 @@ mod tests {
             let headers =
                 HeaderMap::from_iter([(http::header::ACCEPT, HeaderValue::from_static(accept))]);
             let query = [("pretty".to_owned(), pretty.to_owned())];
-            Format::negotiate(&pods, &headers, &query).expect("a form")
+            Format::negotiate(&pods, "", &headers, &query).expect("a form")
         };
         let object = json!({"metadata": {"name": "a"}});
         let encoded = Encoded::new(&object, SelectionAttributes::default());

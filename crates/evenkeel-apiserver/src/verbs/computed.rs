@@ -41,7 +41,7 @@ pub(super) fn list(
     let resource = request.resource();
     let format = request.format()?;
     let selectors = ListOptions::parse(resource, request.query, false)?.selectors;
-    format.check(resource, &request.query.0, Purpose::List)?;
+    format.check(resource, request.target.subresource, &request.query.0, Purpose::List)?;
     let mut items: Vec<(Arc<str>, Bytes)> = Vec::new();
     for object in source.list(resource.plural(), request.target.namespace) {
         let item = object.to_string().into();

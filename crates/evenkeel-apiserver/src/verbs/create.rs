@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use http::Response;
+use http::header::CONTENT_TYPE;
 use serde_json::Value;
 
 use super::attempt::{CreatedBy, MAX_WRITE_ATTEMPTS, Write};
 use super::{meta, stages};
+use crate::decode;
 use crate::request::RequestContext;
 use crate::request::WriteOptions;
 use crate::response::Body;
@@ -16,12 +18,14 @@ pub(super) async fn serve(
     request: &RequestContext<'_>,
     body: &Bytes,
 ) -> Result<Response<Body>, StatusError> {
-    let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     request.format()?;
+    decode::check_media_type(request.header(CONTENT_TYPE))?;
+    let options = WriteOptions::parse(request.query, request.user_agent(), "CreateOptions", false)?;
     let mut object = stages::decode(request, body, &options)?;
     let mut write = Write::new(request, options);
     stages::log_request_object(&write, &object);
     set_namespace(request, &mut object)?;
+    request.warnings.add(meta::dedup_owner_references(&mut object, ""));
     let copy = request.api.authorizer.has_webhooks().then(|| object.clone());
     let mut written = write.create(object, CreatedBy::Post).await;
     for _ in 1..MAX_WRITE_ATTEMPTS {

@@ -391,7 +391,7 @@ pub(super) async fn respond(
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
     let content_type = format.content_type(Purpose::List);
-    format.check(resource, &request.query.0, Purpose::List)?;
+    format.check(resource, request.target.subresource, &request.query.0, Purpose::List)?;
     let pieces = if format.is_stored_form(resource) {
         Pieces::json(resource, entries, meta)
     } else if format.is_stored_protobuf(resource) && !format.is_metadata() {

@@ -96,6 +96,9 @@ async fn dispatch_verb(
         (&Method::HEAD, _) if !is_custom => return Err(StatusError::method_not_allowed()),
         (&Method::GET, true) if request.is_watch_path => Verb::Watch,
         (&Method::PUT | &Method::PATCH, false) if is_custom => {
+            if request.method == Method::PATCH {
+                patch::patch_type(&request)?;
+            }
             return Err(StatusError::bad_request("name must be provided"));
         }
         (&Method::GET | &Method::HEAD, true) => Verb::Get,
@@ -116,7 +119,10 @@ async fn dispatch_verb(
         None => target.resource.verbs,
     };
     // A POST is for a collection, or for a subresource of an object.
-    let has_valid_post_target = verb != Verb::Create || has_name != target.subresource.is_empty();
+    // The handler of custom resources ignores the name in the path of a POST.
+    let has_valid_post_target = verb != Verb::Create
+        || has_name != target.subresource.is_empty()
+        || is_custom && target.subresource.is_empty();
     // Objects of a namespaced resource are created and deleted in one namespace.
     let has_valid_namespace = !matches!(verb, Verb::Create | Verb::DeleteCollection)
         || target.resource.namespaced != target.namespace.is_empty();

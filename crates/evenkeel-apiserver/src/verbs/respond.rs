@@ -18,7 +18,12 @@ pub(super) fn with_value(
     object: &Value,
 ) -> Result<Response<Body>, StatusError> {
     let format = request.format()?;
-    format.check(request.resource(), &request.query.0, Purpose::Object)?;
+    format.check(
+        request.resource(),
+        request.target.subresource,
+        &request.query.0,
+        Purpose::Object,
+    )?;
     let bytes = encode_value(request, &format, object)?;
     Ok(answer(code, format.content_type(Purpose::Object), Body::whole(bytes)))
 }
@@ -76,7 +81,7 @@ pub(super) fn with_entry(
     code: StatusCode,
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
-    format.check(resource, &request.query.0, Purpose::Object)?;
+    format.check(resource, request.target.subresource, &request.query.0, Purpose::Object)?;
     let bytes = if format.is_stored_form(resource) {
         with_newline(entry.json())
     } else if format.is_stored_protobuf(resource) {

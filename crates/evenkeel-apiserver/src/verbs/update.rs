@@ -26,6 +26,7 @@ pub(super) async fn serve(
     stages::log_request_object(&write, &object);
     create::set_namespace(request, &mut object)?;
     check_name(request, &object)?;
+    request.warnings.add(meta::dedup_owner_references(&mut object, ""));
     for _ in 0..MAX_WRITE_ATTEMPTS {
         let result = attempt(&mut write, &object).await;
         if write.answers.settle().await {

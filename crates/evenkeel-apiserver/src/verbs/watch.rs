@@ -14,8 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{Response, StatusCode};
+use http::{HeaderValue, Response, StatusCode};
 use rand::Rng as _;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::list::{parse_version, validate_list_options};
@@ -30,6 +31,7 @@ use crate::response::Body;
 use crate::response::answer;
 use crate::selector::{ParsedSelectors, Selectors};
 use crate::store::{Change, Cursor, Entry, Event, Range};
+use evenkeel_apimachinery::schema;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Interval of bookmark events. The first one is up to 20 % earlier or later.
@@ -73,12 +75,19 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         "" => 0,
         text => parse_version(text)?,
     };
-    format.check(resource, &query.0, Purpose::Watch)?;
+    format.check(resource, request.target.subresource, &query.0, Purpose::Watch)?;
     let store = &request.api.store;
     let content_type = format.content_type(Purpose::Watch);
     let (entries, start) = if initial_events.unwrap_or(version == 0) {
-        if version > 0 {
-            super::list::wait_until_revision(request, version).await?;
+        if version > 0
+            && let Err(error) = super::list::wait_until_revision(request, version).await
+        {
+            // The watch cache begins the response before it waits. Events have none.
+            if super::list::is_uncached(request) {
+                return Err(error);
+            }
+            let frame = format.event(resource, "ERROR", &error.to_json(), true, request.now)?;
+            return Ok(only(content_type, frame));
         }
         let range = Range { namespace: request.target.namespace, ..Range::default() };
         let snapshot = store.list(&resource.resource_prefix, range);
@@ -98,13 +107,11 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
             true,
             request.now,
         )?;
-        return Ok(answer(
-            StatusCode::OK,
-            content_type,
-            Body::stream(futures::stream::iter([frame])),
-        ));
+        return Ok(only(content_type, frame));
     };
     let now = request.api.clock.instant();
+    // An event is no list: upstream ends a watch in the form of lists at the first one.
+    let frames_fail = format.is_metadata_list();
     let allows_bookmarks = request.query.flag("allowWatchBookmarks");
     let sends_end_of_initial = allows_bookmarks && initial_events == Some(true);
     let key_prefix = match request.target.namespace {
@@ -135,11 +142,16 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         replaced: resource.custom.as_ref().map(|custom| custom.definition.replaced()),
         is_ended: false,
     };
-    let stream = futures::stream::unfold(watcher, |mut watcher| async move {
-        let frame = watcher.next().await?;
+    let stream = futures::stream::unfold(watcher, move |mut watcher| async move {
+        let frame = watcher.next().await.filter(|_| !frames_fail)?;
         Some((frame, watcher))
     });
     Ok(answer(StatusCode::OK, content_type, Body::stream(stream)))
+}
+
+/// Returns the response of a watch with one event.
+fn only(content_type: HeaderValue, frame: Bytes) -> Response<Body> {
+    answer(StatusCode::OK, content_type, Body::stream(futures::stream::iter([frame])))
 }
 
 /// Validates the options. Returns whether the watch begins with initial events for the existing objects, whose end a
@@ -462,16 +474,19 @@ impl Watcher {
 
     /// Returns the frame of a bookmark. `end_of_initial` marks the end of the initial events.
     fn bookmark(&mut self, revision: u64, end_of_initial: bool) -> Bytes {
-        let annotations = if end_of_initial {
-            ",\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}"
-        } else {
-            ""
-        };
-        let object = format!(
-            "{{\"kind\":\"{}\",\"apiVersion\":\"{}\",\"metadata\":{{\"resourceVersion\":\"{revision}\"{annotations}}}}}",
-            self.resource.kind(),
-            self.resource.api_version
-        );
+        let mut object = json!({
+            "kind": self.resource.kind(),
+            "apiVersion": &*self.resource.api_version,
+            "metadata": {"resourceVersion": revision.to_string()},
+        });
+        if end_of_initial {
+            object["metadata"]["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        // Upstream sends an empty object of the kind.
+        if let Some(schema) = self.resource.schema(&self.resource.gvk) {
+            schema::set_unset_fields(&schema, &mut object);
+        }
+        let object = object.to_string();
         let first = std::mem::take(&mut self.is_first);
         let now = self.api.clock.now();
         self.format

@@ -134,6 +134,7 @@ pub(super) async fn serve(
             meta::wipe_system_fields(&mut body);
         }
         create::set_namespace(request, &mut body)?;
+        request.warnings.add(meta::dedup_owner_references(&mut body, ""));
         let name_in_body = meta::text(&body, "name").to_owned();
         let name = if is_binding { &name_in_body } else { request.target.name };
         if !is_review {

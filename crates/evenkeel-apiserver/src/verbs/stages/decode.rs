@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use crate::decode;
 use crate::request::{RequestContext, WriteOptions};
-use crate::verbs::meta;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Returns the object of a body in the request's version. The options determine whether unknown fields are errors,
@@ -17,10 +16,8 @@ pub(in crate::verbs) fn decode(
     options: &WriteOptions,
 ) -> Result<Value, StatusError> {
     let (kind, content_type) = (request.kind(), request.header(CONTENT_TYPE));
-    let mut decoded =
+    let decoded =
         decode::object(request.resource(), &kind, content_type, body, options.validation)?;
     request.warnings.add(decoded.warnings);
-    let duplicates = meta::dedup_owner_references(&mut decoded.object, "");
-    request.warnings.add(duplicates);
     Ok(decoded.object)
 }

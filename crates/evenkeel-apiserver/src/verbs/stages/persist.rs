@@ -37,6 +37,10 @@ pub(super) async fn persist(
     {
         prepare_for_storage(&mut attempt.new, created_by)?;
     }
+    if !write.options.dry_run {
+        // Upstream: `PrepareObjectForStorage`.
+        meta::metadata(&mut attempt.new).remove("selfLink");
+    }
     let stored_form = codec::to_storage(api, stored, &attempt.new).await?;
     let key = key(stored, write.request.target.namespace, attempt.name);
     if write.options.dry_run {

@@ -13,6 +13,11 @@ use crate::loopback;
 /// Default port of kubelets.
 const KUBELET_PORT: i64 = 10250;
 
+/// Types of a node's addresses at which its kubelet is reached, preferred ones first. Upstream prefers host names, which
+/// need a name server.
+const ADDRESS_TYPES: [&str; 5] =
+    ["InternalIP", "Hostname", "InternalDNS", "ExternalDNS", "ExternalIP"];
+
 /// Object whose port a proxied request is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Owner {
@@ -110,9 +115,17 @@ pub(super) fn node(cx: &Context<'_>) -> Result<Location, StatusError> {
     let Some(node) = cx.api.read(cx.resource, "", name)? else {
         return Err(StatusError::not_found(&cx.resource.name, name));
     };
-    let mut addresses = list(&node, "status.addresses").iter();
-    let address = addresses.find(|address| text(address, "type") == "InternalIP");
-    let address = address.map_or(name, |address| text(address, "address"));
+    let addresses = list(&node, "status.addresses");
+    let of_type = |form: &&str| addresses.iter().find(|address| text(address, "type") == *form);
+    let Some(address) = ADDRESS_TYPES.iter().find_map(of_type) else {
+        let show = |address| format!("{{{} {}}}", text(address, "type"), text(address, "address"));
+        let known: Vec<String> = addresses.iter().map(show).collect();
+        return Err(StatusError::plain_internal(format!(
+            "no preferred addresses found; known addresses: [{}]",
+            known.join(" ")
+        )));
+    };
+    let address = text(address, "address");
     if address.parse().is_ok_and(|ip| !is_global_unicast(ip)) {
         return Err(StatusError::bad_request("address not allowed"));
     }
