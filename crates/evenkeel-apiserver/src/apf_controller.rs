@@ -44,8 +44,6 @@ const BORROWING_ADJUSTMENT_PERIOD: Duration = Duration::from_secs(10);
 const ADJUSTMENTS_PER_ENSURE: u32 = 6;
 /// Field manager of the condition.
 const CONFIG_CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// Field manager of the bootstrap configuration.
-pub(crate) const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 /// Annotation that says whether the server updates the object's spec.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 /// Objects that the server always restores, regardless of their annotation.
@@ -256,7 +254,8 @@ async fn write(
     mut new: Value,
 ) -> Result<(), StatusError> {
     let Some(resource_type) = api.table.get(GROUP, resource) else { return Ok(()) };
-    let writer = Writer { manager: CONFIG_PRODUCER, subresource: "", now: api.clock.now() };
+    let writer =
+        Writer { manager: bootstrap::CONFIG_PRODUCER, subresource: "", now: api.clock.now() };
     patch::update_managed_fields(
         resource_type.schema(&resource_type.gvk).as_ref(),
         Some(old),

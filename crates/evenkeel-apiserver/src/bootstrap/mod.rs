@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+pub(crate) use self::recorded::CONFIG_PRODUCER;
 use crate::aggregation::controller::restore_spec;
 use crate::aggregation::registration::is_restored_on_start;
 use crate::api::Api;

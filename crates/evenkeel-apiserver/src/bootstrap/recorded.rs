@@ -9,7 +9,6 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::apf_controller::CONFIG_PRODUCER;
 use crate::api::Api;
 use crate::loopback;
 use crate::resource::{Path, ResourceType, Table, key, parse_path};
@@ -65,6 +64,9 @@ impl Recorded {
         Ok(loopback::encode(&self.resource, object, uid, &seconds(now), &writer).1)
     }
 }
+
+/// Field manager of the bootstrap configuration.
+pub(crate) const CONFIG_PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 
 /// Recorded objects in the order of their creation: namespaces first.
 static RECORDED: LazyLock<Result<Vec<Recorded>, String>> = LazyLock::new(parse);
