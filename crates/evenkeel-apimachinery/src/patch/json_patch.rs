@@ -112,6 +112,40 @@ pub(super) fn check_operations(patch: &Json<'_>) -> Result<(), String> {
     }
 }
 
+/// Work of the operations of a patch so far.
+#[derive(Default)]
+struct Work {
+    copied_bytes: usize,
+    touched_values: usize,
+}
+
+impl Work {
+    /// Adds the bytes of a copy.
+    fn copy(&mut self, bytes: usize) -> PatchResult {
+        self.copied_bytes = self.copied_bytes.saturating_add(bytes);
+        match self.copied_bytes {
+            ..=MAX_COPIED_BYTES => Ok(()),
+            more => Err(PatchError::CopiesTooMuch(more)),
+        }
+    }
+
+    /// Adds values that an operation touches.
+    fn touch(&mut self, values: usize) -> PatchResult {
+        self.touched_values = self.touched_values.saturating_add(values);
+        if self.touched_values > MAX_TOUCHED_VALUES { Err(PatchError::TooMuchWork) } else { Ok(()) }
+    }
+
+    /// Adds a value and all values below it. The document's depth bounds the recursion.
+    fn touch_all(&mut self, value: &Value) -> PatchResult {
+        self.touch(1)?;
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| self.touch_all(item)),
+            Value::Object(entries) => entries.values().try_for_each(|entry| self.touch_all(entry)),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Applies all operations in order. After an error, the document is partly changed and unusable. After each
 /// operation, it nests at most [`json::MAX_DEPTH`] deep.
 pub(super) fn apply(document: &mut Value, patch: &Json<'_>) -> PatchResult {

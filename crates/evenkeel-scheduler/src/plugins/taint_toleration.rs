@@ -222,7 +222,8 @@ mod tests {
         };
         let toleration = json!({ "key": "sla", "operator": "Gt", "value": "900" });
         let pod = info("p", &json!({ "spec": { "tolerations": [toleration] } }));
-        let change = Change::Node(Edit::Updated { old: with_taint("900"), new: with_taint("901") });
+        let change =
+            Change::Node(Delta::Updated { old: with_taint("900"), new: with_taint("901") });
         for (enabled, expected) in [(true, QueueingHint::Queue), (false, QueueingHint::Skip)] {
             let plugin = TaintToleration::new(TolerationOperators::with_comparison(enabled));
             assert_eq!(plugin.queueing_hint(&pod, &change), expected, "{enabled}");
