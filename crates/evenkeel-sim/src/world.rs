@@ -22,8 +22,9 @@ use std::{
     time::Duration,
 };
 
-/// Time in which a part overcomes a restart or an outage: longer than the reads of a stale restart stay stale.
-const RECOVERY: Duration = Duration::from_secs(40);
+/// Time in which a part overcomes a restart or an outage: longer than the reads of a stale restart stay stale, and than the
+/// back-off of watches after several gaps, which is half a minute and its jitter.
+const RECOVERY: Duration = Duration::from_secs(90);
 
 /// Fields that follow from the node that the scheduler chooses for a pod.
 const OF_CHOSEN_NODES: [&str; 6] = [

@@ -1,8 +1,8 @@
 //! StatefulSets and DaemonSets get a new image under faults.
 
 use crate::fixtures::{
-    KINDS, PODS, REST, SILENCE, check_pods, each, every_kind, image, is_ready, ready, repeated,
-    several, template, uid, web_pods,
+    PODS, REST, SILENCE, check_pods, each, every_kind, image, is_ready, ready, repeated, several,
+    template, uid, web_pods,
 };
 use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
@@ -10,6 +10,16 @@ use serde_json::{Value, json};
 pub(crate) const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 pub(crate) const DAEMONS: &str = "/apis/apps/v1/namespaces/default/daemonsets";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
+
+/// Faults of which several go wrong together.
+const RANDOM: [FaultKind; 6] = [
+    FaultKind::CrashBefore,
+    FaultKind::CrashAfter,
+    FaultKind::Refuse(409),
+    FaultKind::Refuse(500),
+    FaultKind::LoseRequest,
+    FaultKind::BreakWatches,
+];
 
 pub(crate) fn stateful(replicas: u32, policy: &str) -> Value {
     json!({
@@ -148,10 +158,10 @@ fn daemon_set_max_surge_with_a_crash_after_each_write() {
 
 #[test]
 fn random_faults() {
-    several(&Options::default(), 4, (6, 30), &KINDS, &ordered_ready);
-    several(&Options::default(), 4, (6, 30), &KINDS, &parallel);
-    several(&Options::default(), 4, (6, 30), &KINDS, &daemon_set_max_unavailable);
-    several(&Options::default(), 4, (6, 30), &KINDS, &daemon_set_max_surge);
+    several(&Options::default(), 4, (6, 30), &RANDOM, &ordered_ready);
+    several(&Options::default(), 4, (6, 30), &RANDOM, &parallel);
+    several(&Options::default(), 4, (6, 30), &RANDOM, &daemon_set_max_unavailable);
+    several(&Options::default(), 4, (6, 30), &RANDOM, &daemon_set_max_surge);
 }
 
 #[test]
