@@ -1,0 +1,1 @@
+"""How each table is recorded, by what it is recorded from."""
