@@ -41,6 +41,11 @@ scenarios *NAMES:
     cargo build --release
     EVENKEEL_UPSTREAM_BIN=$PWD/target/upstream tests/scenarios/run {{NAMES}}
 
+# The tables that are recorded from upstream's programs: are they what those say? `just record --write` makes them so.
+record *ARGUMENTS:
+    tests/upstream/build target/upstream cloud-controller-manager
+    tests/upstream/record {{ARGUMENTS}}
+
 # The packages, as a project outside of this workspace uses them.
 outsider *VERSIONS:
     tests/outsider/run {{VERSIONS}}

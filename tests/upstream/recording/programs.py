@@ -38,10 +38,28 @@ def flags_of(text):
     return found
 
 
+# What upstream's example of a cloud-controller-manager has and Evenkeel's does not: webhooks, and a controller of the example.
+NOT_OF_CLOUDS = {"Node-ipam-controller", "Webhook", "Webhook serving"}
+
+
+def cloud_flags(folder):
+    """Flags of cloud-controller-manager. It reads gates and logs as Evenkeel's other programs do, with upstream's flags of them."""
+    others = flags_of(help_of(os.path.join(folder, "kube-controller-manager")))
+    gates = next(row for row in others if row[1] == "feature-gates")
+    found = flags_of(help_of(os.path.join(folder, "cloud-controller-manager")))
+    found = [row for row in found if row[0] not in NOT_OF_CLOUDS | {"Global"}]
+    found = [[row[0], *gates[1:]] if row[1] == "feature-gates" else row for row in found]
+    return flag_table(found + [["Global", *row[1:]] for row in others if row[0] in ("Logs", "Global")])
+
+
 def flags(folder, program, deprecated=False):
+    return flag_table(flags_of(help_of(os.path.join(folder, program))), deprecated)
+
+
+def flag_table(found, deprecated=False):
     """The table of flags; with a column that says which ones upstream's help calls deprecated, where ours has it."""
     rows = []
-    for section, name, kind, usage in flags_of(help_of(os.path.join(folder, program))):
+    for section, name, kind, usage in found:
         default = DEFAULT.search(usage)
         row = [section, name, kind, default[1] if default else ""]
         rows.append(row + (["deprecated" if usage.startswith("DEPRECATED") else ""] if deprecated else []))
