@@ -8,6 +8,8 @@ import tempfile
 
 FAILED = re.compile(r'"command failed" err=("(?:[^"\\]|\\.)*")')
 CONFIGURATION = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+# Before what a case says, so that programs that run at once do not ask for one port.
+NO_PORT = "--secure-port=0"
 # Of a program that has nothing against what it was given.
 NOTHING = "nothing"
 
@@ -36,7 +38,7 @@ def controller_manager(folder, before):
     """A case is a command line."""
     program = os.path.join(folder, "kube-controller-manager")
     with tempfile.TemporaryDirectory(prefix="record-") as place:
-        return recorded(before, lambda case: refusal(program, case.split(" "), place))
+        return recorded(before, lambda case: refusal(program, [NO_PORT, *case.split(" ")], place))
 
 
 def scheduler(folder, before):
@@ -48,7 +50,7 @@ def scheduler(folder, before):
             with open(os.path.join(place, "c.yaml"), "w") as file:
                 file.write(CONFIGURATION + case + "\n")
             # It stops when it has written what it was given, and asks no server.
-            quits = ["--config=c.yaml", "--write-config-to=written.yaml", "--master=https://127.0.0.1:1"]
+            quits = [NO_PORT, "--config=c.yaml", "--write-config-to=written.yaml", "--master=https://127.0.0.1:1"]
             return refusal(program, quits, place)
 
     return recorded(before, refuse)
