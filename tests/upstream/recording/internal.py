@@ -1,5 +1,8 @@
 """Types of upstream's internal versions, and of the scheduler's configuration."""
-from .go_types import is_struct, json_fields, tag, types_of, underlying
+import os
+import re
+
+from .go_types import folder_of_package, is_struct, json_fields, tag, types_of, underlying
 
 KUBERNETES = "k8s.io/kubernetes/pkg/apis/"
 META = "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,11 +31,9 @@ QUOTED = (
     "resource.ResourceClaimTemplateSpec",
     "storage.CSINodeDriver",
 )
-# Internal package and the package of its stored version, where they are not named like the others.
-STORED = {
-    "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions": "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1",
-    META: META,
-}
+# Internal packages whose stored versions are in folders of their own, not in those of k8s.io/api.
+BESIDE = ("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions",)
+VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 # What encodes itself, with its zero value.
 ENCODED = {
     (META, "MicroTime"): "=null",
@@ -57,8 +58,22 @@ def package_of(name):
     return KUBERNETES + short, type_name
 
 
-def stored_package(package):
-    return STORED.get(package) or f"k8s.io/api/{package.removeprefix(KUBERNETES)}/v1"
+def stability(version):
+    """Orders versions as the API does: released ones first, then beta ones, the newest of each first."""
+    number, stage, of_stage = VERSION.fullmatch(version).groups()
+    return ("alpha", "beta", None).index(stage), int(number), int(of_stage or 0)
+
+
+def stored_package(package, type_name):
+    """The package of the most stable version that has the type; of meta, its own."""
+    if package == META:
+        return META
+    group = package if package in BESIDE else "k8s.io/api/" + package.removeprefix(KUBERNETES)
+    versions = filter(VERSION.fullmatch, os.listdir(folder_of_package(group)))
+    for version in sorted(versions, key=stability, reverse=True):
+        if type_name in types_of(f"{group}/{version}"):
+            return f"{group}/{version}"
+    return f"{group}/v1"
 
 
 def name_of(shape):
@@ -125,7 +140,7 @@ def internal_fields():
         if name in rows:
             continue
         package, type_name = package_of(name)
-        stored = stored_names(stored_package(package), type_name)
+        stored = stored_names(stored_package(package, type_name), type_name)
         rows[name] = " ".join(columns(package, type_name, stored, left))
     return "".join(f"{name}\t{rows[name]}\n" for name in sorted(rows)).encode()
 
