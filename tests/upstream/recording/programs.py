@@ -277,8 +277,6 @@ def feature_gates(known):
     return table(head, rows)
 
 
-# Aliases that Evenkeel takes and upstream does not.
-OWN_ALIASES = {"validatingadmissionpolicy-status-controller": ["validatingadmissionpolicy-status"]}
 # Gates that controllers read when they are made, where upstream's table of controllers has none.
 READ_GATES = {"storage-version-migrator-controller": ["StorageVersionMigrator"]}
 
@@ -287,7 +285,7 @@ def controllers(known):
     rows = []
     for each in known["controllers"]:
         name = each["Name"]
-        aliases = (each["Aliases"] or []) + OWN_ALIASES.get(name, [])
+        aliases = each["Aliases"] or []
         gates = (each["Gates"] or []) + READ_GATES.get(name, [])
         rows.append([name, "no" if each["Disabled"] else "yes", joined(aliases), joined(gates)])
     return table(["controller", "on_by_default", "alias", "gates"], rows)

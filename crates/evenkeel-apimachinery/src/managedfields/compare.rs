@@ -117,7 +117,7 @@ fn compare_maps(
     let mut compare = |key: &str, old: Option<&Value>, new: Option<&Value>| {
         if old != new {
             let entry = walk_changed(old, new, merge_type::field_type(type_ref, key));
-            difference.put(path_element::field(key), entry);
+            difference.put(&path_element::field(key), entry);
         }
     };
     for (key, value) in old.into_iter().flatten() {
@@ -145,7 +145,7 @@ fn compare_lists(old: &[Value], new: &[Value], item: TypeRef<'_>, keys: &[Box<st
     }
     let mut difference = Difference::default();
     for (element, items) in by_element {
-        difference.put(element, compare_items(&items.old, &items.new, item));
+        difference.put(&element, compare_items(&items.old, &items.new, item));
     }
     difference
 }
@@ -176,13 +176,13 @@ fn compare_items(old: &[&Value], new: &[&Value], item: TypeRef<'_>) -> Differenc
 
 impl Difference {
     /// Adds the difference at a path element below the current path.
-    fn put(&mut self, element: Box<str>, below: Self) {
+    fn put(&mut self, element: &str, below: Self) {
         let Self { added, modified, removed } = below;
         for (node, below) in
             [(&mut self.added, added), (&mut self.modified, modified), (&mut self.removed, removed)]
         {
             if !below.is_empty() {
-                node.children.put(element.clone(), below);
+                node.children.put(element.into(), below);
             }
         }
     }

@@ -111,7 +111,7 @@ impl FieldSet {
             self.nodes.insert(position, (element.into(), Node::default()));
             position
         });
-        &mut self.nodes[position].1
+        self.nodes.get_mut(position).map(|(_, node)| node).expect("the node is at its position")
     }
 
     /// Returns whether the path is in the set.
@@ -141,7 +141,11 @@ impl FieldSet {
             return;
         }
         match self.position(&key) {
-            Ok(position) => self.nodes[position].1 = node,
+            Ok(position) => {
+                if let Some((_, known)) = self.nodes.get_mut(position) {
+                    *known = node;
+                }
+            }
             Err(position) => self.nodes.insert(position, (key, node)),
         }
     }
@@ -166,7 +170,7 @@ impl FieldSet {
     pub(crate) fn subtract(&mut self, other: &Self) {
         for (key, other_node) in &other.nodes {
             let Ok(position) = self.position(key) else { continue };
-            let node = &mut self.nodes[position].1;
+            let Some((_, node)) = self.nodes.get_mut(position) else { continue };
             node.is_member &= !other_node.is_member;
             node.children.subtract(&other_node.children);
             if node.is_empty() {

@@ -82,14 +82,14 @@ mod tests {
         assert!(admitted(lists.admit(UNLIMITED_BYTES + 1)).is_none(), "all memory is taken");
         assert!(admitted(lists.admit(UNLIMITED_BYTES)).expect("short").is_short());
         drop(huge);
-        let third = MAX_BYTES / DECODED_FACTOR / 3;
-        let mut three: Vec<_> =
-            (0..3).map(|_| admitted(lists.admit(third)).expect("room")).collect();
-        assert!(admitted(lists.admit(third)).is_none());
+        let quarter = MAX_BYTES / DECODED_FACTOR / 4;
+        let mut four: Vec<_> =
+            (0..4).map(|_| admitted(lists.admit(quarter)).expect("room")).collect();
+        assert!(admitted(lists.admit(quarter)).is_none());
         // Once encoded, a list takes less.
-        three[0].shrink(third);
-        assert!(admitted(lists.admit(third / 2)).is_some());
-        drop(three);
+        four[0].shrink(quarter);
+        assert!(admitted(lists.admit(quarter / 2)).is_some());
+        drop(four);
         assert_eq!(lists.0.available_permits(), MAX_BYTES / PERMIT_BYTES);
     }
 }

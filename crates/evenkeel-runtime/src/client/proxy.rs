@@ -36,7 +36,7 @@ use tower::{BoxError, Service};
 /// Timeout of the connection to a server through a proxy.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A proxy.
+/// Proxy between this process and a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Proxy {
     protocol: Protocol,

@@ -48,7 +48,7 @@ pub struct Context {
     pub env: Env,
     /// Records events on behalf of the controller.
     pub events: EventRecorder,
-    /// Recorder of events in events.k8s.io, if the controller was built with [`super::Builder::series_events`].
+    /// Records events in events.k8s.io, if the controller was built with [`super::Builder::series_events`].
     pub series: Option<SeriesEventRecorder>,
     pub(super) barrier: Arc<Barrier>,
     /// Writes of the pass, for reports.

@@ -112,7 +112,7 @@ fn permissions(program: &ObservedProgram, server: &ServerVersion) -> Vec<Finding
         match answer {
             Ok(true) => {}
             Ok(false) => {
-                missing.entry(permission.account.unwrap_or(user)).or_default().push(permission)
+                missing.entry(permission.account.unwrap_or(user)).or_default().push(permission);
             }
             Err(error) => errors.push(error),
         }

@@ -208,7 +208,10 @@ spec:
         assert_eq!(outcome(gadget), Ok(Some(refused)));
         let event = "{apiVersion: v1, kind: Event, metadata: {name: e}}";
         let error = outcome(event).expect_err("left out");
-        assert!(error.starts_with("-f: Event e: a simulation leaves out"), "{error}");
+        assert!(
+            error.starts_with("-f: Event e: simulations do not support objects of this kind"),
+            "{error}"
+        );
         let error = outcome("# nothing\n").expect_err("empty");
         assert!(error.contains("a.yaml has no object"), "{error}");
     }

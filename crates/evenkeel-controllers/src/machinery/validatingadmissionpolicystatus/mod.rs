@@ -36,7 +36,6 @@ pub(crate) const WORKERS: &str = "concurrent-validating-admission-policy-status-
 /// Descriptor of the ValidatingAdmissionPolicy status controller.
 pub const DESCRIPTOR: Descriptor = Descriptor {
     name: "validatingadmissionpolicy-status-controller",
-    aliases: &["validatingadmissionpolicy-status"],
     queue: "validatingadmissionpolicy-status",
     client: "validatingadmissionpolicy-status-controller",
     resources: &[Resource {
