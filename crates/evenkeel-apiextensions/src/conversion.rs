@@ -9,16 +9,16 @@ use evenkeel_apimachinery::value::{get, list, text};
 /// API group of ConversionReviews.
 const GROUP: &str = "apiextensions.k8s.io";
 
-/// Conversion webhook of a definition.
+/// Conversion webhook of a CRD.
 pub struct ConversionWebhook {
     /// Client configuration of the webhook.
     pub client_config: Value,
-    /// Version of the ConversionReview: the first supported one of the definition's list.
+    /// Version of the ConversionReview: the first supported one in `conversionReviewVersions`.
     review_version: Box<str>,
 }
 
 impl ConversionWebhook {
-    /// Returns the conversion webhook of a definition, or `None` if it has none.
+    /// Returns the conversion webhook of a CRD, or `None` if it has none.
     pub fn of(crd: &Value) -> Option<Self> {
         let conversion = get(crd, "spec.conversion")?;
         if text(conversion, "strategy") != "Webhook" {
@@ -109,8 +109,8 @@ impl ConversionWebhook {
 /// Defect of one converted object.
 #[derive(Debug, PartialEq, Eq)]
 enum Defect {
-    /// The object differs from the one that was sent.
-    Object(String),
+    /// The name, namespace or UID differs from that of the original.
+    Identity(String),
     /// The object has another kind or version.
     Kind(String),
     /// The labels, the annotations or all of the metadata are invalid.
@@ -121,10 +121,10 @@ impl Defect {
     /// Returns the error message. Upstream's messages differ if only one object was sent.
     fn message(&self, i: usize, is_single: bool) -> String {
         match self {
-            Self::Object(why) if is_single => format!("invalid object: {why}"),
+            Self::Identity(why) if is_single => format!("invalid object: {why}"),
             Self::Kind(why) if is_single => format!("invalid object at index {i}: {why}"),
             Self::Metadata(why) if is_single => format!("invalid metadata: {why}"),
-            Self::Object(why) | Self::Kind(why) => {
+            Self::Identity(why) | Self::Kind(why) => {
                 format!("invalid converted object at index {i}: {why}")
             }
             Self::Metadata(why) => format!("invalid metadata in object at index {i}: {why}"),
@@ -155,7 +155,9 @@ fn with_original_metadata(
         let path = format!("metadata.{field}");
         let (before, after) = (text(original, &path), text(&converted, &path));
         if before != after {
-            return Err(Defect::Object(format!("must have the same {name}: {before} != {after}")));
+            return Err(Defect::Identity(format!(
+                "must have the same {name}: {before} != {after}"
+            )));
         }
     }
     converted["metadata"] = restored_metadata(original, &converted).map_err(Defect::Metadata)?;
@@ -202,7 +204,7 @@ fn validate_pairs(name: &str, pairs: &Value) -> Result<(), String> {
         labels::labels(pairs.as_object(), &path.field("labels"), &mut errors);
     } else {
         let owner = json!({ "annotations": pairs });
-        labels::annotations(&owner, &path.field("annotation"), &mut errors);
+        labels::annotations(&owner, &path.field("annotation"), &mut errors); // Singular, as upstream.
     }
     let messages: Vec<String> = errors.into_vec().iter().map(ToString::to_string).collect();
     match &messages[..] {

@@ -23,7 +23,7 @@ pub struct NodesOptions {
     pub workers: usize,
     /// Whether to send the kubelet's normal events (`Started`, `Killing`), one or two per container.
     /// Warnings are always sent.
-    pub everyday_events: bool,
+    pub normal_events: bool,
     /// Whether to interpret the commands and probes of containers. Otherwise a container runs until it is stopped, and
     /// is ready. Default: true.
     pub interprets_commands: bool,
@@ -49,7 +49,7 @@ impl Default for NodesOptions {
             status_report: Duration::from_secs(300),
             first_pod_ip: Ipv4Addr::new(10, 128, 0, 1),
             workers: 32,
-            everyday_events: false,
+            normal_events: false,
             interprets_commands: true,
             behaviors: false,
             stages: false,

@@ -306,9 +306,9 @@ impl PodWorkers {
         }
         let host_ip = self.options.nodes[*node].ip;
         let Some(processes) = self.processes(key, &pod, host_ip).await? else { return Ok(None) };
-        let (delays, everyday_events) = (&self.options.delays, self.options.everyday_events);
+        let (delays, normal_events) = (&self.options.delays, self.options.normal_events);
         let mut facts =
-            observe::facts(&pod, host_ip, delays, &self.behaviors_of(&pod), everyday_events)
+            observe::facts(&pod, host_ip, delays, &self.behaviors_of(&pod), normal_events)
                 .with_processes(&processes, self.node_files(*node))
                 .with_images(|image| self.image_at(*node, image));
         facts.mounted = self.volumes.are_mountable(&pod);

@@ -1,4 +1,4 @@
-//! Validation of Events, which are stored in their core version. An Event with `eventTime` has the fields of the newer
+//! Validation of Events, which are stored as core/v1. An Event with `eventTime` has the fields of the newer
 //! API, `events.k8s.io`. Writes through `events.k8s.io` have stricter rules.
 
 use super::names;
@@ -13,14 +13,14 @@ const MAX_REPORTING_INSTANCE: usize = 128;
 const MAX_ACTION: usize = 128;
 /// Maximum length of `reason` in bytes.
 const MAX_REASON: usize = 128;
-/// Maximum length of the message in bytes, which `events.k8s.io` calls `note`.
+/// Maximum length in bytes of `message`, which `events.k8s.io` calls `note`.
 const MAX_NOTE: usize = 1024;
 
-/// Validates a new Event in a request to this API group.
+/// Validates a new Event. `request_group` is the API group of the request.
 ///
 /// Upstream: `ValidateEventCreate`.
 pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
-    any_version(request_group, event, errors);
+    common_fields(request_group, event, errors);
     if request_group.is_empty() {
         return;
     }
@@ -46,11 +46,11 @@ pub(super) fn create(request_group: &str, event: &Value, errors: &mut Errors) {
     }
 }
 
-/// Validates the update of an Event in a request to this API group.
+/// Validates the update of an Event. `request_group` is the API group of the request.
 ///
 /// Upstream: `ValidateEventUpdate`.
 pub(super) fn update(request_group: &str, new: &Value, old: &Value, errors: &mut Errors) {
-    any_version(request_group, new, errors);
+    common_fields(request_group, new, errors);
     if request_group.is_empty() {
         return;
     }
@@ -102,7 +102,7 @@ fn series(event: &Value, errors: &mut Errors) {
 /// Validates fields that Events of both API groups share. The paths of errors depend on the group of the request.
 ///
 /// Upstream: `legacyValidateEvent`.
-fn any_version(request_group: &str, event: &Value, errors: &mut Errors) {
+fn common_fields(request_group: &str, event: &Value, errors: &mut Errors) {
     let namespace = text(event, "metadata.namespace");
     let involved = text(event, "involvedObject.namespace");
     let mut mismatch = || {

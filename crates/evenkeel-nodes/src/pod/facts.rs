@@ -37,7 +37,7 @@ pub(crate) struct Facts<'a> {
     /// Hash of the errors in the pod's simulation annotations (0 without errors), and the errors.
     pub(crate) annotation_errors: (u64, Vec<String>),
     /// Whether to record the normal events `Started` and `Killing`.
-    pub(crate) everyday_events: bool,
+    pub(crate) normal_events: bool,
     /// Files that pods wrote to the node.
     pub(crate) node_files: Arc<Files>,
     /// Exits of the containers' shells that ended on input of attached clients.

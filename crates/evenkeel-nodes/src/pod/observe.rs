@@ -34,7 +34,7 @@ pub(crate) fn facts<'a>(
     host_ip: Ipv4Addr,
     delays: &Delays,
     behaviors: &[Arc<Behavior>],
-    everyday_events: bool,
+    normal_events: bool,
 ) -> Facts<'a> {
     let spec = &pod.spec;
     let is_of_job = pod.meta.controller().is_some_and(|owner| &*owner.kind == "Job");
@@ -109,7 +109,7 @@ pub(crate) fn facts<'a>(
         mounted: true,
         rejection: None,
         annotation_errors: annotation_errors(pod),
-        everyday_events,
+        normal_events,
         node_files: Arc::default(),
         exits: Vec::new(),
     }

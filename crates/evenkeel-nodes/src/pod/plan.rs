@@ -311,7 +311,7 @@ impl PodSync<'_> {
         self.memory.sandbox = true;
         slot.state = State::Running { since: self.now };
         self.begin_run(container, slot);
-        if self.facts.everyday_events {
+        if self.facts.normal_events {
             self.events.push(PodEvent {
                 warning: false,
                 reason: "Started",
@@ -566,7 +566,7 @@ impl PodSync<'_> {
         reason: &'static str,
         message: impl Fn(&Container<'_>) -> String,
     ) {
-        if self.facts.everyday_events {
+        if self.facts.normal_events {
             let running = self
                 .facts
                 .mains

@@ -18,7 +18,7 @@ struct TestServer {
     failing: Arc<Mutex<Vec<Method>>>,
     writes: Arc<Mutex<Vec<String>>>,
     /// Path whose reads fail, and the code of these responses.
-    unread: Arc<Mutex<Option<(&'static str, u16)>>>,
+    failing_read: Arc<Mutex<Option<(&'static str, u16)>>>,
 }
 
 impl TestServer {
@@ -27,8 +27,9 @@ impl TestServer {
         let (method, uri) = (request.method(), request.uri());
         let query = uri.query().unwrap_or_default();
         if method == Method::GET {
-            let unread = self.unread.lock().unwrap().filter(|(path, _)| *path == uri.path());
-            if let Some((_, code)) = unread {
+            let failing_read =
+                self.failing_read.lock().unwrap().filter(|(path, _)| *path == uri.path());
+            if let Some((_, code)) = failing_read {
                 return Some((code, status(code)));
             }
             let items = self.lists.get(uri.path()).cloned().unwrap_or_default();
@@ -103,7 +104,7 @@ impl TestWorkers {
         let (client, tasks) = (server.client(&clock), Tasks::new());
         let recorder = EventRecorder::new(client.clone(), "kubelet", clock.clone());
         recorder.start(&tasks);
-        let options = NodesOptions { everyday_events: true, ..NodesOptions::default() };
+        let options = NodesOptions { normal_events: true, ..NodesOptions::default() };
         let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
         let queue = Queue::unnamed(&clock);
         let pod_workers =
@@ -193,7 +194,7 @@ async fn one_of_two_pods_that_arrive_together_is_admitted() {
             ] },
         }))
     };
-    // The node has 8 CPUs. The cache shows no status that the workers write.
+    // The node has 8 CPUs. The watch reports nothing, so the cache never shows the statuses that the workers write.
     let pods = vec![sized("a", 5), sized("b", 5), sized("c", 3)];
     let workers = TestWorkers::new([("/api/v1/pods", pods)]).await;
     let key = |name: &str| Key { namespace: "shop".into(), name: name.into() };
@@ -209,7 +210,7 @@ async fn one_of_two_pods_that_arrive_together_is_admitted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn volumes_are_mountable_once_their_driver_is_known_or_they_are_attached() {
+async fn volumes_are_mountable_if_attached_or_if_their_driver_needs_no_attachment() {
     let used = json!({ "spec": { "volumes": [
         { "name": "v", "persistentVolumeClaim": { "claimName": "data" } },
     ] } });
@@ -272,7 +273,7 @@ async fn kubelets_begin_once_they_know_nodes_and_behaviors() {
         let clock = Clock::starting_at(Timestamp::from_second(1_800_000_000).unwrap());
         let lists = [("/api/v1/pods", vec![pod(&terminating)])].into_iter().collect();
         let server = TestServer { lists: Arc::new(lists), ..TestServer::default() };
-        *server.unread.lock().unwrap() = Some((path, code));
+        *server.failing_read.lock().unwrap() = Some((path, code));
         let (client, tasks) = (server.client(&clock), Tasks::new());
         let options = NodesOptions { behaviors: true, ..NodesOptions::default() };
         let caches = Caches::new(client.clone(), clock.clone(), &prometheus::Registry::new());
@@ -286,7 +287,7 @@ async fn kubelets_begin_once_they_know_nodes_and_behaviors() {
         };
         assert_eq!(has_written(server.writes()), [!waits; 2], "{path} {code}");
         if waits {
-            *server.unread.lock().unwrap() = None;
+            *server.failing_read.lock().unwrap() = None;
             tokio::time::sleep(Duration::from_secs(120)).await;
             assert_eq!(has_written(server.writes()), [true; 2], "{path} {code}");
         }

@@ -9,8 +9,8 @@ use hashbrown::{HashMap, HashTable};
 use smallvec::{SmallVec, smallvec};
 use std::{hash::BuildHasher as _, sync::Arc};
 
-/// Hash with a fixed seed, so that a simulation's seed reproduces the order of lists.
-type Hashing = FixedState;
+/// Hasher with a fixed seed, so that the iteration order is the same in every run of a simulation.
+type FixedHasher = FixedState;
 
 /// Function that calls back with each index key of an object.
 pub(crate) type IndexFunc = Box<dyn Fn(&dyn Object, &mut dyn FnMut(&str)) + Send + Sync>;
@@ -19,7 +19,7 @@ pub(crate) type IndexFunc = Box<dyn Fn(&dyn Object, &mut dyn FnMut(&str)) + Send
 pub(crate) type Events = SmallVec<[CacheEvent<dyn Object>; 2]>;
 
 fn hash(namespace: &str, name: &str) -> u64 {
-    Hashing::default().hash_one((namespace, name))
+    FixedHasher::default().hash_one((namespace, name))
 }
 
 fn hash_of(object: &dyn Object) -> u64 {
@@ -27,7 +27,7 @@ fn hash_of(object: &dyn Object) -> u64 {
     hash(&meta.namespace, &meta.name)
 }
 
-/// Set of objects with unique namespaces and names. The key is not stored a second time.
+/// Set of objects, unique by namespace and name. The key is read from the object, not stored beside it.
 pub(crate) struct Table(HashTable<Arc<dyn Object>>);
 
 impl Table {
@@ -87,7 +87,7 @@ fn has_name(object: &dyn Object, namespace: &str, name: &str) -> bool {
 }
 
 /// Tables by namespace, or by index key.
-type Buckets = HashMap<Text, Table, Hashing>;
+type Buckets = HashMap<Text, Table, FixedHasher>;
 
 struct DeclaredIndex {
     name: &'static str,

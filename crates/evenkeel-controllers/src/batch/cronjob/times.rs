@@ -76,7 +76,7 @@ impl ZonedSchedule {
     /// CronJob. Times before `not_before` do not count. Upstream: `mostRecentScheduleTime`.
     ///
     /// # Errors
-    /// Fails with upstream's message if the schedule has no first or, if that is due, no second time.
+    /// Fails with upstream's message if the schedule has no next time, or if that time is due and has no successor.
     pub(super) fn due(
         &self,
         cron: &CronJob,
@@ -119,7 +119,7 @@ impl ZonedSchedule {
         let from = match self.due(cron, None, now) {
             Ok(Due { at: Some(at), .. }) => at,
             Ok(Due { missed: MissedSchedules::None, .. }) => earliest_time(cron),
-            // The estimate skipped all due times of a schedule with unequal intervals, or the schedule is invalid.
+            // With unequal intervals, `due` can skip all due times. `Err`: the schedule has no next time.
             Ok(_) | Err(_) => now,
         };
         let remaining = self.next(from)?.duration_since(now);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_is_of_the_schedule_else_of_time_zone_else_local() {
+    fn zone_prefix_precedes_time_zone_field_and_local_zone() {
         let mut cron = cron("TZ=Asia/Tokyo 0 0 * * *", "2026-01-05T10:00:00Z");
         assert_eq!(
             ZonedSchedule::of(&cron, &TimeZone::UTC).unwrap().zone.iana_name(),
