@@ -16,7 +16,6 @@
 //! ```
 
 pub mod explore;
-mod invariants;
 mod metrics;
 pub mod part;
 mod parts;

@@ -1,7 +1,6 @@
 //! The control plane in virtual time, with and without faults.
 
 mod accounts;
-mod alone;
 mod autoscaling;
 mod budgets;
 mod claims;
@@ -13,7 +12,6 @@ mod identity;
 mod jobs;
 mod leaders;
 mod nodes;
-mod protection;
 mod quotas;
 mod repeat;
 mod replicas;
@@ -25,4 +23,3 @@ mod services;
 mod sets;
 mod upkeep;
 mod volumes;
-mod writers;
