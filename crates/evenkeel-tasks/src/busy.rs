@@ -19,15 +19,20 @@ pub fn run_busy<T>(work: impl FnOnce() -> T) -> T {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc;
+    use crate::Tasks;
+    use std::{sync::mpsc, time::Duration};
+    use tokio::sync::oneshot;
 
     /// All threads of the runtime are busy with work that waits for another task.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn other_tasks_go_on() {
         let (sender, receiver) = mpsc::channel();
-        let busy = tokio::spawn(async move { run_busy(move || receiver.recv()) });
-        let other = tokio::spawn(async move { sender.send("done") });
-        assert_eq!(busy.await.unwrap(), Ok("done"));
-        other.await.unwrap().unwrap();
+        let (tasks, (found, outcome)) = (Tasks::new(), oneshot::channel());
+        tasks.spawn_finite("busy", async move {
+            found.send(run_busy(move || receiver.recv())).unwrap();
+        });
+        tasks.spawn_finite("other", async move { sender.send("done").unwrap() });
+        assert_eq!(outcome.await.unwrap(), Ok("done"));
+        assert!(tasks.shut_down(Duration::from_secs(10)).await.is_empty());
     }
 }
