@@ -27,7 +27,7 @@ pub struct NodeFaults(Source);
 /// Behaviors that make nodes fail.
 #[derive(Clone, Default)]
 enum Source {
-    /// No faults.
+    /// No Behavior: nodes do not fail.
     #[default]
     None,
     /// Current Behaviors of the cluster.

@@ -39,7 +39,7 @@ fn take<T>(sender: &Once<T>) -> Option<oneshot::Sender<T>> {
 /// Does nothing for an object.
 ///
 /// # Errors
-/// Never fails.
+/// The function never fails.
 pub async fn reconcile<K, S>(_: Arc<K>, _: Context<S>) -> Result<Outcome> {
     Ok(Outcome::Settled)
 }
