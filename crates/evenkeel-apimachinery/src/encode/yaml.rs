@@ -104,7 +104,7 @@ fn line(value: &Value, depth: usize, out: &mut String) {
 /// Encodes a string like [`scalar`], and breaks it at spaces after the column [`BEST_WIDTH`]. `column` is that of its
 /// first character, `indent` that of further lines.
 ///
-/// Upstream: `yaml_emitter_write_plain_scalar`, `yaml_emitter_write_single_quoted`, `yaml_emitter_write_double_quoted`.
+/// Upstream: `yaml_emitter_process_scalar` with the `best_width` of `newEncoder` (`go.yaml.in/yaml/v2`).
 fn wrapped(text: &str, column: usize, indent: usize) -> String {
     let encoded = scalar(text);
     if column.saturating_add(encoded.chars().count()) <= BEST_WIDTH {
