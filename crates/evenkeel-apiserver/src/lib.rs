@@ -58,8 +58,8 @@ pub use kubelet::{Kubelet, LogLine, Output, PodConnection, PodRef, StreamError, 
 pub use resource::Source;
 pub use response::{Body, BodyError, WriteTimeout};
 pub use serve::{
-    AggregationOptions, AuthenticationOptions, BuildError, Builder, ConnectionLimits, ServeError,
-    Server, Service, UncheckedError,
+    AggregationOptions, AuthenticationOptions, BuildError, Builder, ConnectionLimits,
+    DEFAULT_QUOTA_BACKEND_BYTES, ServeError, Server, Service, UncheckedError,
 };
 pub use store::{EtcdOptions, OpenError, STAND_IN_MESSAGE};
 

@@ -229,6 +229,11 @@ impl Metrics {
                 "apiserver_longrunning_requests{{component=\"apiserver\",verb=\"{verb}\"}} {count}"
             );
         }
+        let bytes = store.object_bytes();
+        let _ = writeln!(
+            out,
+            "# HELP apiserver_storage_size_bytes [STABLE] Size of all stored objects in bytes, without their history.\n# TYPE apiserver_storage_size_bytes gauge\napiserver_storage_size_bytes{{storage_cluster_id=\"etcd-0\"}} {bytes}"
+        );
         out.push_str("# HELP apiserver_resource_objects [STABLE] Number of stored objects at the time of last check split by kind.\n# TYPE apiserver_resource_objects gauge\n");
         for resource in table.rows().all.iter().filter(|resource| resource.stored) {
             let count = store.count(&resource.resource_prefix);

@@ -105,12 +105,16 @@ pub struct Builder {
     flow: flow::Options,
     connections: ConnectionLimits,
     event_ttl: Duration,
+    quota_backend_bytes: usize,
     audit: Option<AuditOptions>,
     aggregation: AggregationOptions,
     sharded_list_and_watch: bool,
     tracks_field_managers: bool,
     etcd: Option<EtcdOptions>,
 }
+
+/// Default maximum size in bytes of all objects: the largest that etcd recommends for its own limit.
+pub const DEFAULT_QUOTA_BACKEND_BYTES: usize = 8 << 30;
 
 /// Default advertised address. It is reserved for documentation (RFC 5737), because Endpoints may not contain a
 /// loopback address.
@@ -259,6 +263,14 @@ impl Builder {
         self
     }
 
+    /// Sets the maximum size in bytes of all objects (`--quota-backend-bytes`), without their history. Beyond it, the
+    /// server refuses writes that add to the size, with code 507; objects can be read and deleted. Default:
+    /// [`DEFAULT_QUOTA_BACKEND_BYTES`]. It does not apply to objects in etcd, which has a limit of its own.
+    pub fn quota_backend_bytes(mut self, bytes: usize) -> Self {
+        self.quota_backend_bytes = bytes;
+        self
+    }
+
     /// Sets how long an event is kept after its last write (`--event-ttl`). Default: one hour; zero keeps all events.
     pub fn event_ttl(mut self, ttl: Duration) -> Self {
         self.event_ttl = ttl;
@@ -357,6 +369,7 @@ impl Builder {
                 Store::open(folder, threaded, indexed, transformer, clock)?
             }
         };
+        store.set_quota(self.quota_backend_bytes);
         let tasks = Tasks::default();
         for (name, task) in store.background() {
             tasks.spawn(name, task);
@@ -564,6 +577,7 @@ impl Server {
             flow: flow::Options::default(),
             connections: ConnectionLimits::default(),
             event_ttl: event_ttl::DEFAULT_TTL,
+            quota_backend_bytes: DEFAULT_QUOTA_BACKEND_BYTES,
             audit: None,
             aggregation: AggregationOptions::default(),
             sharded_list_and_watch: false,

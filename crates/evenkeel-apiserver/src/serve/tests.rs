@@ -168,3 +168,24 @@ async fn watches_keep_a_bounded_history() {
     // The store uses the whole limit.
     assert!(server.api.store.held_by_events() > crate::store::MAX_BYTES / 2);
 }
+
+/// A store at its limit refuses what would make it larger, says which flag permits more, and recovers by deletions.
+#[tokio::test]
+async fn objects_beyond_the_quota_are_refused_until_others_are_deleted() {
+    let server = Server::builder().quota_backend_bytes(2 << 20).build().await.expect("a server");
+    let path = "/api/v1/namespaces/default/configmaps";
+    let made = |name: &str| json!({"metadata": {"name": name}, "data": {"x": "x".repeat(900_000)}});
+    assert_eq!(ask(&server, "POST", path, &made("a")).await.0, 201);
+    let (code, answer) = ask(&server, "POST", path, &made("b")).await;
+    let (code, answer) = match code {
+        // What the server itself stores takes less than the rest.
+        StatusCode::CREATED => ask(&server, "POST", path, &made("c")).await,
+        _ => (code, answer),
+    };
+    assert_eq!(code, StatusCode::INSUFFICIENT_STORAGE, "{answer}");
+    assert!(answer["message"].as_str().is_some_and(|why| why.contains("--quota-backend-bytes")));
+    assert_eq!(ask(&server, "GET", "/readyz", &Value::Null).await.0, 200);
+    assert_eq!(ask(&server, "GET", &format!("{path}/a"), &Value::Null).await.0, 200);
+    assert_eq!(ask(&server, "DELETE", &format!("{path}/a"), &Value::Null).await.0, 200);
+    assert_eq!(ask(&server, "POST", path, &made("c")).await.0, 201);
+}

@@ -155,6 +155,11 @@ impl Encoded {
         out
     }
 
+    /// Returns the approximate size in memory in bytes of the object's entry; see [`Entry::size`].
+    pub(super) fn size(&self) -> usize {
+        self.buffer.len() + self.selection.0.len() + ENTRY_OVERHEAD
+    }
+
     /// Returns whether `entry` has the same object, apart from the resource version.
     pub(crate) fn has_same_object(&self, entry: &Entry) -> bool {
         let frame = &entry.frame;

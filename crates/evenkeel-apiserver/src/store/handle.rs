@@ -85,6 +85,17 @@ impl Store {
         Self { shared, writer: None }
     }
 
+    /// Sets the maximum size in bytes of all objects. Beyond it, the store refuses writes that add to the size. A store
+    /// in etcd has etcd's own limit instead.
+    pub(crate) fn set_quota(&self, bytes: usize) {
+        self.shared.pending().set_quota(bytes);
+    }
+
+    /// Returns the size in bytes of all objects, without their history.
+    pub(crate) fn object_bytes(&self) -> usize {
+        self.shared.read().object_bytes
+    }
+
     /// Returns the revision up to which all writes are visible.
     pub(crate) fn revision(&self) -> u64 {
         self.shared.read().revision

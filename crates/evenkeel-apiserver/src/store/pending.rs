@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::entry::{Change, Entry};
+use super::entry::{Change, Encoded, Entry};
 use super::event::Event;
 use super::state::{Staged, State};
 use super::transaction::{Expect, Op, Transaction, WriteError};
@@ -32,10 +32,15 @@ pub(super) struct Refusal {
 }
 
 /// Pending writes of a store.
-#[derive(Default)]
 pub(super) struct Pending {
     /// Revision of the last staged write. A refused write leaves a gap, because a process never reuses a revision.
     revision: u64,
+    /// Size in bytes of all objects in their newest states, pending or committed.
+    object_bytes: usize,
+    /// Maximum size in bytes of all objects, for writes that add to it.
+    quota: usize,
+    /// Whether the last write that adds to the size was refused, so that only the first refusal is logged.
+    is_quota_exceeded: bool,
     /// Newest pending state of each object.
     objects: HashMap<ResourcePrefix, BTreeMap<Arc<str>, PendingObject>>,
     /// Batch of the next commit.
@@ -98,8 +103,25 @@ impl Found {
 }
 
 impl Pending {
-    pub(super) fn new(revision: u64) -> Self {
-        Self { revision, ..Self::default() }
+    /// Creates the pending writes of a state: none.
+    pub(super) fn new(state: &State) -> Self {
+        Self {
+            revision: state.revision,
+            object_bytes: state.object_bytes,
+            quota: usize::MAX,
+            is_quota_exceeded: false,
+            objects: HashMap::new(),
+            queue: Vec::new(),
+            refusal: None,
+            stop: false,
+            #[cfg(test)]
+            planted_panic: false,
+        }
+    }
+
+    /// Sets the maximum size in bytes of all objects.
+    pub(super) fn set_quota(&mut self, quota: usize) {
+        self.quota = quota;
     }
 
     /// Returns the revision of the last staged write.
@@ -133,8 +155,9 @@ impl Pending {
     }
 
     /// Discards all pending writes. Returns the queued transactions, which the caller must refuse.
-    pub(super) fn discard_all(&mut self) -> Vec<QueuedTransaction> {
+    pub(super) fn discard_all(&mut self, state: &State) -> Vec<QueuedTransaction> {
         self.objects.clear();
+        self.object_bytes = state.object_bytes;
         self.take_queue()
     }
 
@@ -195,7 +218,9 @@ impl Pending {
             Some(refusal) if !(refusal.accepts_deletions && transaction.is_deletion()) => {
                 Err((WriteError::Storage(refusal.why.clone()), None))
             }
-            _ => self.check(state, &transaction),
+            _ => {
+                self.check(state, &transaction).and_then(|()| self.check_quota(state, &transaction))
+            }
         };
         if let Err((error, depends_on)) = checked {
             return Err(Box::new(NotStaged { error, depends_on, transaction }));
@@ -233,6 +258,9 @@ impl Pending {
             entry: (entry.change != Change::Deleted).then(|| entry.clone()),
             values: values.clone(),
         };
+        let size = |entry: &Option<Arc<Entry>>| entry.as_ref().map_or(0, |entry| entry.size());
+        self.object_bytes =
+            (self.object_bytes + size(&latest.entry)).saturating_sub(size(&previous));
         let objects = self.objects.entry(op.resource_prefix.clone()).or_default();
         objects.insert(entry.key.clone(), latest);
         let event = Arc::new(Event::new(entry, previous));
@@ -277,6 +305,39 @@ impl Pending {
             return Err((op.mismatch(index), depends_on));
         }
         Ok(())
+    }
+
+    /// Refuses a transaction that would add to the size of all objects beyond the quota. Deletions, and changes that
+    /// do not add to it, are accepted, so that the store can always be made smaller.
+    ///
+    /// Upstream: the alarm `NOSPACE` of etcd, which refuses all writes but deletions.
+    fn check_quota(
+        &mut self,
+        state: &State,
+        transaction: &Transaction,
+    ) -> Result<(), (WriteError, Option<u64>)> {
+        let (mut added, mut removed) = (0, 0);
+        for op in &transaction.ops {
+            added += op.object.as_ref().map_or(0, Encoded::size);
+            let previous = self.get(state, &op.resource_prefix, &op.key);
+            removed += previous.map_or(0, |previous| previous.size());
+        }
+        let growth = added.saturating_sub(removed);
+        let (quota, after) = (self.quota, self.object_bytes.saturating_add(growth));
+        if growth == 0 || after <= quota || transaction.is_deletion() {
+            self.is_quota_exceeded &= growth == 0 || after > quota;
+            return Ok(());
+        }
+        let bytes = state.object_bytes;
+        let why = format!(
+            "the objects have {bytes} bytes, and {growth} more would exceed --quota-backend-bytes ({quota}): objects can be read and deleted, and changed if they do not become larger; delete objects, or start the server with a larger limit"
+        );
+        if !std::mem::replace(&mut self.is_quota_exceeded, true) {
+            tracing::error!(error = %why, "a write is refused");
+        }
+        // The transaction would fit if the pending writes failed.
+        let depends_on = (bytes.saturating_add(growth) <= quota).then_some(self.revision);
+        Err((WriteError::Storage(why.into()), depends_on))
     }
 
     /// Returns the state of an operation's object after the previous operations.

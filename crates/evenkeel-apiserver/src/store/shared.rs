@@ -69,7 +69,7 @@ impl Shared {
             settled: watch::Sender::new(revision),
             resolved: watch::Sender::new(Resolved { revision, refused: None }),
             failed: watch::Sender::new(None),
-            pending: Mutex::new(Pending::new(revision)),
+            pending: Mutex::new(Pending::new(&state)),
             state: RwLock::new(state),
             wake: Condvar::new(),
             transformer,
@@ -238,7 +238,7 @@ impl Shared {
     fn refuse(&self, batch: Vec<QueuedTransaction>, why: &Arc<str>, refusal: Option<Refusal>) {
         let (staged_later, revision) = {
             let mut pending = self.pending();
-            let staged_later = pending.discard_all();
+            let staged_later = pending.discard_all(&self.read());
             pending.set_refusal(refusal);
             (staged_later, pending.revision())
         };

@@ -19,6 +19,8 @@ pub(super) struct State {
     /// Compacted revision. The collections' rings contain the later history.
     pub(super) compacted: u64,
     pub(super) collections: HashMap<ResourcePrefix, Collection>,
+    /// Size in bytes of all objects, without their history.
+    pub(super) object_bytes: usize,
     /// Byte counter of all rings.
     pub(super) history_bytes: HistoryBytes,
 }
@@ -63,8 +65,13 @@ impl State {
     /// Creates an empty state, with the indexes of these resources.
     pub(super) fn new(compacted: u64, indexed_resources: IndexedResources) -> Self {
         let history_bytes = HistoryBytes::default();
-        let mut state =
-            Self { revision: compacted, compacted, collections: HashMap::new(), history_bytes };
+        let mut state = Self {
+            revision: compacted,
+            compacted,
+            collections: HashMap::new(),
+            object_bytes: 0,
+            history_bytes,
+        };
         for (resource_prefix, values_of) in indexed_resources {
             let collection = state.collection(&(*resource_prefix).into());
             collection.index = Some(Index::new(*values_of));
@@ -109,16 +116,18 @@ impl State {
         if let Some(index) = &mut collection.index {
             index.update(&entry.key, values);
         }
-        if entry.change == Change::Deleted {
-            collection.objects.remove(&entry.key);
+        let (previous, bytes) = if entry.change == Change::Deleted {
+            (collection.objects.remove(&entry.key), 0)
         } else {
-            collection.objects.insert(entry.key.clone(), entry.clone());
-        }
+            (collection.objects.insert(entry.key.clone(), entry.clone()), entry.size())
+        };
         let signal = collection.signal.clone();
         if revision > compacted {
             collection.ring.push(event);
-            self.evict_events();
         }
+        let previous_bytes = previous.map_or(0, |previous| previous.size());
+        self.object_bytes = (self.object_bytes + bytes).saturating_sub(previous_bytes);
+        self.evict_events();
         signal
     }
 
@@ -146,6 +155,7 @@ impl State {
         objects: Vec<Staged>,
     ) -> Vec<Arc<watch::Sender<u64>>> {
         self.forget_history(revision);
+        self.object_bytes = 0;
         for collection in self.collections.values_mut() {
             collection.objects.clear();
             collection.last_write = revision;
@@ -162,7 +172,9 @@ impl State {
 
     /// Removes an object whose next state cannot be read. Returns the removed state.
     pub(super) fn remove(&mut self, resource_prefix: &str, key: &str) -> Option<Arc<Entry>> {
-        self.collections.get_mut(resource_prefix)?.objects.remove(key)
+        let removed = self.collections.get_mut(resource_prefix)?.objects.remove(key)?;
+        self.object_bytes = self.object_bytes.saturating_sub(removed.size());
+        Some(removed)
     }
 
     /// Drops the history up to a revision, which must not be lower than that of any event.

@@ -170,6 +170,16 @@ fn in_flight_limit(read: &Reader, flag: &str) -> usize {
     })
 }
 
+/// Returns the maximum size of all objects; `None` for the default, which 0 means too, as for etcd.
+fn quota_backend_bytes(read: &Reader) -> Option<u64> {
+    let bytes = read.int("quota-backend-bytes");
+    if bytes < 0 {
+        let why = "--quota-backend-bytes must not be negative: 0 is the default, 8 GiB";
+        read.record_invalid("quota-backend-bytes", why);
+    }
+    u64::try_from(bytes).ok().filter(|bytes| *bytes > 0)
+}
+
 /// Returns the files of the serving certificate: the ones that flags name, or else those in `--cert-dir` if both exist.
 fn certificate(read: &Reader, exists: &impl Fn(&Path) -> bool) -> Option<[PathBuf; 2]> {
     let folder = PathBuf::from(read.text("cert-dir"));
@@ -251,6 +261,7 @@ fn server_args(read: &Reader) -> ServerArgs {
         disable_admission_plugins,
         authorization_mode: read.list("authorization-mode"),
         service_cluster_ip_range: read.non_empty_text("service-cluster-ip-range"),
+        quota_backend_bytes: quota_backend_bytes(read),
     }
 }
 

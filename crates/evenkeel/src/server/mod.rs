@@ -60,6 +60,9 @@ pub(crate) fn configure(
     if let Some(range) = &args.service_cluster_ip_range {
         builder = builder.service_cluster_ip_range(range);
     }
+    if let Some(bytes) = args.quota_backend_bytes {
+        builder = builder.quota_backend_bytes(usize::try_from(bytes).unwrap_or(usize::MAX));
+    }
     for mode in &args.authorization_mode {
         builder = builder.authorization_mode(mode);
     }

@@ -78,6 +78,11 @@ pub(crate) struct ServerArgs {
     #[arg(long, value_name = "CIDR")]
     pub(crate) service_cluster_ip_range: Option<String>,
 
+    /// Maximum size of all objects in bytes, without their history. Beyond it, the server refuses writes that add to
+    /// the size. Default: 8 GiB.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) quota_backend_bytes: Option<u64>,
+
     /// URL of the key set in the discovery document of the issuer of service account tokens.
     #[arg(long, value_name = "URL")]
     pub(crate) service_account_jwks_uri: Option<String>,

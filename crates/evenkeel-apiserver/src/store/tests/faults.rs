@@ -107,6 +107,21 @@ async fn writes_succeed_after_the_disk_is_writable_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_the_disk_refused_does_not_count_towards_the_quota() {
+    let folder = FaultyFolder::new(1);
+    let store = on(&folder).expect("a new folder");
+    put(&store, "a", 10).await.expect("written");
+    // Room for one object of this size, not for two.
+    store.set_quota(store.object_bytes() + 3_000);
+    folder.set(|faults| faults.read_only = true);
+    assert!(put(&store, "b", 2_000).await.is_err());
+    folder.set(|faults| faults.read_only = false);
+    tokio::time::advance(Duration::from_secs(60)).await;
+    put(&store, "b", 2_000).await.expect("written");
+    assert!(refused(&put(&store, "c", 2_000).await).contains("--quota-backend-bytes"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn after_a_failed_sync_all_records_are_rewritten_to_a_new_file() {
     for seed in 0..30 {
         let folder = FaultyFolder::new(seed);

@@ -4,6 +4,7 @@ mod crash;
 mod disk;
 mod explore;
 mod faults;
+mod quota;
 mod upgrade;
 
 use serde_json::{Value, json};
