@@ -7,6 +7,7 @@ import subprocess
 import time
 import urllib.error
 
+from . import registered
 from .servers import Cluster, Stopped, free_ports, get
 
 FLAG = re.compile(r"^ {2,6}(?:-\w, )?--([\w-]+)(?: (\S+(?: \S+)*?))?(?: {3,}(.*))?$")
@@ -201,20 +202,20 @@ def scheduler_configuration(running):
 # Metrics that Go's runtime has: of upstream's programs, not of ours.
 OF_GO = "go_"
 # What upstream's programs count and Evenkeel's do not: their tables get no row of it.
-NOT_SERVED = {
-    "apiserver_delegated_authz_request_duration_seconds",
-    "apiserver_delegated_authz_request_total",
-    "kubernetes_healthcheck",
-    "kubernetes_healthchecks_total",
-    "node_ipam_controller_cidrset_allocation_tries_per_request",
-    "node_ipam_controller_cidrset_cidrs_allocations_total",
-    "node_ipam_controller_cidrset_usage_cidrs",
-    "node_ipam_controller_cirdset_max_cidrs",
-    "scheduler_batch_attempts_total",
-    "scheduler_batch_cache_flushed_total",
-    "scheduler_get_node_hint_duration_seconds",
-    "scheduler_store_schedule_results_duration_seconds",
-}
+NOT_SERVED = re.compile(
+    # Batches of equal pods.
+    r"scheduler_(batch|get_node_hint|store_schedule_results)_.*"
+    # Upstream has them with the gates GenericWorkload and TopologyAwareWorkloadScheduling, which are off by default.
+    r"|scheduler_(podgroup|workload_preemption|preemption_(workload|evaluation|execution|pdb))_.*"
+    r"|scheduler_(generated_placements|placement_evaluation(s|_duration))_.*"
+    # Calls that a pass does not wait for: SchedulerAsyncAPICalls is off by default.
+    r"|scheduler_(pending_async_api_calls|async_api_call_.*)"
+    r"|scheduler_pre_queueing_hint_evaluations_total"
+    # The scheduler has no cache of volume bindings to ask.
+    r"|scheduler_volume_binder_cache_requests_total"
+    # What mounts volumes, and what loads credentials by a plug-in's policy, is in no program here.
+    r"|csi_operations_seconds|rest_client_(dns_resolution_duration_seconds|exec_plugin_.*|transport_.*)"
+)
 LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
@@ -242,13 +243,18 @@ def metrics_of(text):
     return {name: [*row[:3], ",".join(sorted(row[3])), ",".join(row[4])] for name, row in found.items()}
 
 
-def metrics(pages, before):
-    """The table, with the rows anew that the pages show. A metric that nothing has counted yet is not shown: its row stays."""
+def metrics(program, pages, before):
+    """The table: what upstream's sources define, and what the pages show, which counts if both have it.
+
+    A row stays where neither has it: its metric has a definition that the reader of sources does not know.
+    """
     head, *rows = (line.split("\t") for line in before.decode().splitlines())
     rows = {row[0]: row[1:] for row in rows}
-    for page in reversed(pages):
-        for name, row in metrics_of(page).items():
-            if name in rows or not (name.startswith(OF_GO) or name in NOT_SERVED):
+    others = "scheduler_" if program == "kube-controller-manager" else "\0"
+    defined = {name: row for name, row in registered.metrics(program).items() if not name.startswith(others)}
+    for found in (defined, *(metrics_of(page) for page in reversed(pages))):
+        for name, row in found.items():
+            if name in rows or not (name.startswith(OF_GO) or NOT_SERVED.fullmatch(name)):
                 rows[name] = row
     return table(head, ([name, *rows[name]] for name in sorted(rows)))
 

@@ -138,34 +138,34 @@ struct VolumeCounts {
 impl VolumeCounts {
     fn new(binder: &Arc<Binder>) -> Self {
         let gauges = |name: &str, help: &str, labels: &[&str]| {
-            let opts = Opts::new(format!("pv_collector_{name}_count"), help.to_owned());
+            let opts = Opts::new(name, help);
             IntGaugeVec::new(opts, labels).expect("the name is a valid literal")
         };
         let claim_labels = ["namespace", "storage_class", "volume_attributes_class"];
         Self {
             binder: Arc::downgrade(binder),
             volumes: gauges(
-                "total_pv",
+                "pv_collector_total_pv_count",
                 "Gauge measuring total number of persistent volumes",
                 &["plugin_name", "volume_mode"],
             ),
             bound_volumes: gauges(
-                "bound_pv",
+                "pv_collector_bound_pv_count",
                 "Gauge measuring number of persistent volume currently bound",
                 &["storage_class"],
             ),
             unbound_volumes: gauges(
-                "unbound_pv",
+                "pv_collector_unbound_pv_count",
                 "Gauge measuring number of persistent volume currently unbound",
                 &["storage_class"],
             ),
             bound_claims: gauges(
-                "bound_pvc",
+                "pv_collector_bound_pvc_count",
                 "Gauge measuring number of persistent volume claim currently bound",
                 &claim_labels,
             ),
             unbound_claims: gauges(
-                "unbound_pvc",
+                "pv_collector_unbound_pvc_count",
                 "Gauge measuring number of persistent volume claim currently unbound",
                 &claim_labels,
             ),
