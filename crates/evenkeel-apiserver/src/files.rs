@@ -10,13 +10,35 @@ const FOLDER: u32 = 0o700;
 /// Mode of files: read and write access for the owner only.
 const FILE: u32 = 0o600;
 
-/// Creates a private folder and its missing parents. Makes an existing folder private if `ours` accepts the
+/// Returns the folder that contains a file or folder.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
+        Some(folder) => folder,
+        None => path,
+    }
+}
+
+/// Syncs the names of a folder's files to disk.
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Creates a private folder and its missing parents, and syncs their names to disk: without this, a power failure may
+/// remove a folder with all its synced files. Makes an existing folder private if `ours` accepts the
 /// names of all its entries. Does not change a folder with other files, but logs a warning.
 pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
+    let missing = path
+        .ancestors()
+        .take_while(|folder| !folder.as_os_str().is_empty() && folder.symlink_metadata().is_err());
+    let missing: Vec<&Path> = missing.collect();
     // If the path exists but is not a folder, later accesses to its entries fail.
     match DirBuilder::new().recursive(true).mode(FOLDER).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
+    }
+    for folder in missing {
+        sync_folder(folder_of(folder))?;
     }
     if !is_open_to_others(&path.metadata()?.permissions()) {
         return Ok(());
@@ -62,13 +84,13 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
 
 /// Writes a private file atomically and durably.
 pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    let folder = folder_of(path);
     // On Unix, `tempfile` creates files with mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
     file.write_all(text.as_bytes())?;
     file.as_file().sync_all()?;
     file.persist(path)?;
-    File::open(folder)?.sync_all()
+    sync_folder(folder)
 }
 
 fn is_open_to_others(permissions: &Permissions) -> bool {
@@ -124,5 +146,12 @@ mod tests {
         open_up(home.path(), 0o755);
         make_folder(home.path(), |name| name == "ours").expect("unchanged");
         assert_eq!(mode(home.path()), 0o755);
+    }
+
+    #[test]
+    fn a_file_without_a_folder_is_in_the_current_one() {
+        for (file, folder) in [("a", "."), ("./a", "."), ("b/a", "b"), ("/a", "/"), ("/", "/")] {
+            assert_eq!(folder_of(Path::new(file)), Path::new(folder), "{file}");
+        }
     }
 }

@@ -245,7 +245,7 @@ pub(super) fn write_new(
     write_all(&database, compacted, records)?;
     migration::create_tables(&database).map_err(|error| engine_error(&error))?;
     drop(database);
-    super::folder::sync_folder(super::folder::folder_of(to)).map_err(io)
+    crate::files::sync_folder(crate::files::folder_of(to)).map_err(io)
 }
 
 impl Engine {

@@ -1,7 +1,6 @@
 //! Files of a data folder for the engine. Tests replace the folder with one that injects faults.
 
 use std::fmt::{self, Debug};
-use std::fs::File;
 use std::io::{self, Write as _};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -86,15 +85,15 @@ impl Folder for DiskFolder {
         let file = files::open(&self.0.join(name))?;
         if is_new {
             // Without this sync, a power failure may remove the file with all its synced data.
-            sync_folder(&self.0)?;
-            sync_folder(folder_of(&self.0))?;
+            files::sync_folder(&self.0)?;
+            files::sync_folder(files::folder_of(&self.0))?;
         }
         Ok(Box::new(FileBackend::new(file).map_err(io::Error::other)?))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         std::fs::rename(self.0.join(from), self.0.join(to))?;
-        sync_folder(&self.0)
+        files::sync_folder(&self.0)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -118,20 +117,6 @@ impl Folder for DiskFolder {
     fn display_path(&self) -> String {
         self.0.display().to_string()
     }
-}
-
-/// Returns the folder of a file, also of one that is named without its folder.
-pub(super) fn folder_of(file: &Path) -> &Path {
-    match file.parent() {
-        Some(folder) if folder.as_os_str().is_empty() => Path::new("."),
-        Some(folder) => folder,
-        None => file,
-    }
-}
-
-/// Syncs the names of a folder's files to disk.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }
 
 /// First failed operation of a file.
@@ -213,16 +198,4 @@ impl StorageBackend for FailureRecorder {
     }
 
     forward_locks!();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_without_a_folder_is_in_the_current_one() {
-        for (file, folder) in [("a", "."), ("./a", "."), ("b/a", "b"), ("/a", "/"), ("/", "/")] {
-            assert_eq!(folder_of(Path::new(file)), Path::new(folder), "{file}");
-        }
-    }
 }

@@ -128,7 +128,7 @@ pub fn discard(data_dir: &Path) -> Result<bool, SnapshotError> {
             std::fs::remove_file(entry.path()).map_err(failed)?;
         }
     }
-    super::folder::sync_folder(data_dir).map_err(failed)?;
+    files::sync_folder(data_dir).map_err(failed)?;
     Ok(true)
 }
 
@@ -224,8 +224,7 @@ fn write(
         .map_err(|error| failed(error.to_string()))
         .and_then(|()| std::fs::rename(&temporary, to).map_err(|error| failed(error.to_string())))
         .and_then(|()| {
-            super::folder::sync_folder(super::folder::folder_of(to))
-                .map_err(|error| failed(error.to_string()))
+            files::sync_folder(files::folder_of(to)).map_err(|error| failed(error.to_string()))
         });
     if written.is_err() {
         let _ = std::fs::remove_file(&temporary);

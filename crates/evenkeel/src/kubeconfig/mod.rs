@@ -242,6 +242,8 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let write = || {
         let mut file = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(folder))?;
         file.write_all(text.as_bytes())?;
+        // Without this sync, a power failure may leave an empty file, and other clusters' credentials are lost.
+        file.as_file().sync_all()?;
         file.persist(&target)?;
         std::io::Result::Ok(())
     };

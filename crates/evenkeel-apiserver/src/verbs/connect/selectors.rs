@@ -15,8 +15,7 @@ use serde_json::Value;
 /// Selectors of a review.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Selectors {
-    /// Requirements on fields. Requirements on labels are only checked, because no authorizer of this server reads
-    /// them.
+    /// Requirements on fields. Those on labels are only checked here: a webhook gets them from the review itself.
     pub(super) fields: Vec<FieldTerm>,
     /// Errors that refuse the review.
     pub(super) errors: Vec<FieldError>,
