@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug};
 use std::io::{self, Write as _};
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redb::StorageBackend;
