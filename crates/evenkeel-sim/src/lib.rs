@@ -16,6 +16,7 @@
 //! ```
 
 pub mod explore;
+mod invariants;
 mod metrics;
 pub mod part;
 mod parts;

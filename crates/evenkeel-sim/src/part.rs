@@ -5,7 +5,10 @@ use evenkeel_test::simulation::Part;
 /// All controllers, in one process.
 pub const CONTROLLERS: Part = Part::new("controllers");
 
-/// Cloud controller manager, in its own process.
+/// One controller beside the others, in a process of its own.
+pub const ALONE: Part = Part::new("alone");
+
+/// Cloud controller manager, in a process of its own.
 pub const CLOUD: Part = Part::new("cloud");
 
 /// Scheduler, in its own process.

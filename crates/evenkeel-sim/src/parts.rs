@@ -67,10 +67,19 @@ impl fmt::Debug for Cloud {
 }
 
 /// Parts of a world by name, and whether stale watches hit them.
-pub(crate) fn programs(options: &Options) -> [(Part, Arc<dyn Program>, bool); 6] {
+pub(crate) fn programs(options: &Options) -> Vec<(Part, Arc<dyn Program>, bool)> {
     let replica = || -> Arc<dyn Program> { Arc::new(Replica) };
-    [
-        (part::CONTROLLERS, Arc::new(Controllers { options: options.clone() }), true),
+    let controllers = |which| -> Arc<dyn Program> {
+        Arc::new(Controllers { which, allocate_node_cidrs: options.allocate_node_cidrs })
+    };
+    let (alone, others) = options.alone.map_or((Which::None, Which::All), |name| {
+        let known = descriptors().iter().any(|descriptor| descriptor.name == name);
+        assert!(known, "there is no controller {name}");
+        (Which::Only(name), Which::AllBut(name))
+    });
+    vec![
+        (part::CONTROLLERS, controllers(others), true),
+        (part::ALONE, controllers(alone), true),
         (part::CLOUD, Arc::new(CloudManager(options.cloud.clone())), false),
         (part::SCHEDULER, Arc::new(Scheduler { seed: options.seed }), true),
         (part::NODES, Arc::new(Nodes(options.nodes.clone())), false),
@@ -109,9 +118,31 @@ impl Started {
     }
 }
 
-/// All controllers without leader election.
+/// Controllers of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    None,
+    /// The controller of this name.
+    Only(&'static str),
+    AllBut(&'static str),
+}
+
+impl Which {
+    fn has(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Only(only) => name == only,
+            Self::AllBut(other) => name != other,
+        }
+    }
+}
+
+/// Controllers without leader election.
 struct Controllers {
-    options: Options,
+    which: Which,
+    allocate_node_cidrs: bool,
 }
 
 impl Program for Controllers {
@@ -124,8 +155,8 @@ impl Program for Controllers {
         let started = Started::new(client, MANAGER, &setup, stop);
         let (client, tasks, registry) =
             (started.client.clone(), started.tasks.clone(), started.registry.clone());
-        let allocate_node_cidrs = self.options.allocate_node_cidrs;
-        start_all_controllers(started.env(), client, tasks, registry, allocate_node_cidrs);
+        let Self { which, allocate_node_cidrs } = *self;
+        start_controllers(which, started.env(), client, tasks, registry, allocate_node_cidrs);
         Box::pin(started.run())
     }
 }
@@ -151,7 +182,7 @@ impl Program for Replica {
         let (env, writer) = (manager.env().clone(), manager.env().client.clone());
         manager.add(RunnableGroup::LeaderElection, "controllers", |running| async move {
             let tasks = Tasks::under(running.token());
-            start_all_controllers(env, writer, tasks.clone(), registry, false);
+            start_controllers(Which::All, env, writer, tasks.clone(), registry, false);
             running.stopped().await;
             tasks.join().await;
             Ok(())
@@ -227,7 +258,8 @@ impl Program for Nodes {
     }
 }
 
-fn start_all_controllers(
+fn start_controllers(
+    which: Which,
     env: Env,
     client: Client,
     tasks: Tasks,
@@ -252,8 +284,8 @@ fn start_all_controllers(
     options.binder.host_path_files = false;
     let clients: Clients = Arc::new(move |_| client.clone());
     let context = ControllerContext::new(env, clients, tasks, registry, options);
-    for descriptor in descriptors() {
-        if let Err(error) = context.start(&descriptor) {
+    for descriptor in descriptors().iter().filter(|descriptor| which.has(descriptor.name)) {
+        if let Err(error) = context.start(descriptor) {
             panic!("{error}");
         }
     }

@@ -1,6 +1,6 @@
 //! Control plane in virtual time.
 
-use crate::{Cloud, PodWatch, metrics, part, parts::programs};
+use crate::{Cloud, PodWatch, invariants::Invariants, metrics, part, parts::programs};
 use evenkeel_api::views::Pod;
 use evenkeel_nodes::{Delays, NodesOptions};
 use evenkeel_runtime::{
@@ -10,13 +10,31 @@ use evenkeel_runtime::{
 };
 use evenkeel_test::{
     TestServer,
-    simulation::{OBSERVER, Part, PartOptions, Simulation, SimulationOptions, in_virtual_time},
+    explore::{Changes, EndState, objects_before},
+    simulation::{
+        Faults, OBSERVER, Part, PartOptions, Simulation, SimulationOptions, USER, in_virtual_time,
+    },
 };
 use prometheus::Registry;
+use serde_json::Value;
 use std::{
     ops::{Deref, DerefMut},
     time::Duration,
 };
+
+/// Time in which a part overcomes a restart or an outage: longer than the reads of a stale restart stay stale, and than the
+/// back-off of watches after several gaps, which is half a minute and its jitter.
+const RECOVERY: Duration = Duration::from_secs(90);
+
+/// Fields that follow from the node that the scheduler chooses for a pod.
+const OF_CHOSEN_NODES: [&str; 6] = [
+    "Node/status/addresses",
+    "Node/status/volumesAttached",
+    "Node/status/volumesInUse",
+    "PersistentVolumeClaim/metadata/annotations/volume.kubernetes.io~1selected-node",
+    "Pod/metadata/labels/topology.kubernetes.io~1region",
+    "Pod/metadata/labels/topology.kubernetes.io~1zone",
+];
 
 /// Options of a simulated world.
 #[derive(Debug, Clone)]
@@ -35,6 +53,37 @@ pub struct Options {
     pub allocate_node_cidrs: bool,
     /// Parts to start.
     pub parts: Vec<Part>,
+    /// Upstream's name of a controller that runs, and crashes, as a part of its own: [`part::ALONE`]. The part
+    /// [`part::CONTROLLERS`] then has all others.
+    pub alone: Option<&'static str>,
+    /// Fields that differ legitimately from a run without faults, as JSON pointers, each with the reason.
+    pub ignored: Vec<(&'static str, &'static str)>,
+    /// Why runs are not compared with one without faults, if they are not.
+    pub uncompared: Option<&'static str>,
+}
+
+impl Options {
+    /// Lets this controller run, and crash, as a part of its own.
+    #[must_use]
+    pub fn alone(mut self, controller: &'static str) -> Self {
+        self.alone = Some(controller);
+        self.parts.push(part::ALONE);
+        self
+    }
+
+    /// Lets runs differ from the one without faults, for a reason. The scenario checks what matters.
+    #[must_use]
+    pub fn uncompared(mut self, reason: &'static str) -> Self {
+        self.uncompared = Some(reason);
+        self
+    }
+
+    /// Leaves a field out of comparisons with the run without faults, for a reason.
+    #[must_use]
+    pub fn ignores(mut self, pointer: &'static str, reason: &'static str) -> Self {
+        self.ignored.push((pointer, reason));
+        self
+    }
 }
 
 impl Default for Options {
@@ -56,6 +105,9 @@ impl Default for Options {
             cloud: Cloud::default(),
             allocate_node_cidrs: false,
             parts: vec![part::NODES, part::SCHEDULER, part::CONTROLLERS],
+            alone: None,
+            ignored: Vec::new(),
+            uncompared: None,
         }
     }
 }
@@ -65,8 +117,18 @@ impl Default for Options {
 /// # Panics
 /// If the world cannot be created, or if `test` panics.
 pub fn simulate<T>(options: Options, test: impl AsyncFnOnce(&mut World) -> T) -> T {
+    simulate_compared(options, None, test)
+}
+
+/// Runs `test` as [`simulate`] does. When it settles, its objects must be those of the run without faults.
+pub(crate) fn simulate_compared<T>(
+    options: Options,
+    without_fault: Option<Vec<EndState>>,
+    test: impl AsyncFnOnce(&mut World) -> T,
+) -> T {
     in_virtual_time(async {
         let mut world = World::new(options).await;
+        world.without_fault = without_fault;
         test(&mut world).await
     })
 }
@@ -77,6 +139,17 @@ pub struct World {
     /// Caches of the test's observer.
     caches: Caches,
     _observer: Tasks,
+    invariants: Invariants,
+    /// Objects that were there before the first part was started.
+    before: Vec<Value>,
+    /// JSON pointers of the fields that comparisons leave out.
+    ignored: Vec<String>,
+    /// Number of writes when faults were armed; `None` before.
+    armed: Option<usize>,
+    /// States in which the world has settled since faults were armed.
+    states: Vec<EndState>,
+    /// The same of the run without faults.
+    without_fault: Option<Vec<EndState>>,
 }
 
 impl World {
@@ -89,14 +162,16 @@ impl World {
             .await;
         let server = server.unwrap_or_else(|error| panic!("the server cannot start: {error}"));
         let Options { seed, latency, restart_delay, .. } = options;
-        let simulated =
-            SimulationOptions { seed, latency, restart_delay, ..SimulationOptions::default() };
+        let simulated = SimulationOptions { seed, latency, restart_delay, recovery: RECOVERY };
         let mut simulation = Simulation::new(server, simulated);
+        let before = objects_before(&simulation).await;
+        let before = before.unwrap_or_else(|error| panic!("{error}"));
         let clock = simulation.clock().clone();
         let client = Client::builder(simulation.observer(), clock.clone());
         let client = client.user_agent(OBSERVER.name()).build();
         let caches = Caches::new(client, clock, &Registry::new());
         let observer = Tasks::new();
+        let invariants = Invariants::observe(&caches);
         caches.start(&observer);
         for (part, program, delayed) in programs(&options) {
             simulation.add(part, program, PartOptions { delayed, ..PartOptions::default() });
@@ -104,7 +179,85 @@ impl World {
         for part in options.parts {
             simulation.start(part);
         }
-        Self { simulation, caches, _observer: observer }
+        let ignored = options.ignored.iter().map(|(pointer, _)| *pointer);
+        let ignored = ignored.chain(OF_CHOSEN_NODES).map(str::to_owned).collect();
+        Self {
+            simulation,
+            caches,
+            _observer: observer,
+            invariants,
+            before,
+            ignored,
+            armed: None,
+            states: Vec::new(),
+            without_fault: None,
+        }
+    }
+
+    /// Injects these faults from now on, and resets the counts of writes. From now on, each state in which the world settles
+    /// is compared with that of the run without faults.
+    pub fn arm(&mut self, faults: Faults) {
+        self.armed = Some(self.simulation.log().len());
+        self.simulation.arm(faults);
+    }
+
+    /// Lets time pass until no part has written anything but leases for `quiet`, and all have recovered.
+    ///
+    /// # Panics
+    /// If that takes more than two hours, or if the objects then differ from those of the run without faults.
+    pub async fn settle(&mut self, quiet: Duration) {
+        self.simulation.settle(quiet).await;
+        self.compare().await;
+    }
+
+    /// Lets time pass, and checks that the parts write only leases and the end of event series observed before.
+    ///
+    /// # Panics
+    /// If a part writes anything else, or if something was wrong at any instant.
+    pub async fn stays_silent(&mut self, time: Duration) {
+        self.simulation.stays_silent(time).await;
+        self.check_invariants();
+    }
+
+    /// Checks what must hold at every instant.
+    ///
+    /// # Panics
+    /// If something was wrong.
+    fn check_invariants(&self) {
+        let (first, seen) = (self.invariants.checked(), self.log().len());
+        let broken = self.invariants.check(&self.log().since(first), seen);
+        assert!(broken.is_empty(), "{}\nlast:\n{}", broken.join("\n"), self.log().tail(40));
+    }
+
+    /// Compares the present objects with those of the run without faults.
+    async fn compare(&mut self) {
+        self.check_invariants();
+        if self.armed.is_none() {
+            return;
+        }
+        let state = EndState::observe(&self.simulation, &self.before, &self.ignored).await;
+        let state = state.unwrap_or_else(|error| panic!("{error}"));
+        let wanted = self.without_fault.as_ref().and_then(|states| states.get(self.states.len()));
+        if let Some(wanted) = wanted {
+            let differences = state.differences(wanted);
+            assert!(
+                differences.is_empty(),
+                "settled as it would not without faults (state {}):\n{}\nlast:\n{}",
+                self.states.len(),
+                differences.join("\n"),
+                self.log().tail(30)
+            );
+        }
+        self.states.push(state);
+    }
+
+    /// Returns the states in which the world has settled since faults were armed, the present one included, and what was
+    /// created and deleted meanwhile.
+    pub(crate) async fn observed(&mut self) -> (Vec<EndState>, Changes) {
+        self.compare().await;
+        let writes = self.log().since(self.armed.unwrap_or_default());
+        let by_parts = writes.iter().filter(|write| write.part != USER);
+        (self.states.clone(), Changes::of(by_parts))
     }
 
     /// Starts to count the pods with this label in a namespace, at every change of a pod.

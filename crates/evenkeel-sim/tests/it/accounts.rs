@@ -1,10 +1,15 @@
 //! Under faults, namespaces get the objects that pods need, and tokens are deleted with their account.
 
-use crate::fixtures::{REST, SILENCE, each};
-use evenkeel_sim::{FaultKind, Faults, World};
+use crate::fixtures::{KINDS, REST, SILENCE, each_of, every_kind, several};
+use evenkeel_sim::{FaultKind, Faults, Options, World, part};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "/api/v1/namespaces/other";
+
+/// A world in which tokens are made.
+pub(crate) fn options() -> Options {
+    Options::default().ignores("Secret/data/token", "it is signed, and has the uid of its Secret")
+}
 
 fn token(name: &str, account: &str) -> Value {
     json!({
@@ -15,7 +20,7 @@ fn token(name: &str, account: &str) -> Value {
 
 /// The default ServiceAccount and the CA ConfigMap are created, and restored after deletion. A token Secret is filled in,
 /// and deleted with its account.
-async fn accounts_and_tokens(world: &mut World, faults: Faults) {
+pub(crate) async fn accounts_and_tokens(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     world.create("/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await;
@@ -43,10 +48,20 @@ async fn accounts_and_tokens(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(FaultKind::CrashAfter, 6, &accounts_and_tokens);
+    each_of(&options(), part::CONTROLLERS, FaultKind::CrashAfter, 6, &accounts_and_tokens);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(FaultKind::LoseAnswer, 6, &accounts_and_tokens);
+    each_of(&options(), part::CONTROLLERS, FaultKind::LoseAnswer, 6, &accounts_and_tokens);
+}
+
+#[test]
+fn accounts_with_every_kind_of_fault() {
+    every_kind(&options(), &accounts_and_tokens);
+}
+
+#[test]
+fn accounts_with_random_faults() {
+    several(&options(), 3, (4, 12), &KINDS, &accounts_and_tokens);
 }

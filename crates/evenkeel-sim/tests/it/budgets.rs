@@ -1,7 +1,9 @@
 //! Under faults, no disruption budget is violated, and each allows its disruptions again at the end.
 
-use crate::fixtures::{MINUTE, PODS, SECOND, SILENCE, deployment, each, running, uid};
-use evenkeel_sim::{Count, FaultKind, Faults, World};
+use crate::fixtures::{
+    KINDS, MINUTE, PODS, SECOND, SILENCE, deployment, each, every_kind, running, several, uid,
+};
+use evenkeel_sim::{Count, FaultKind, Faults, Options, World};
 use http::Method;
 use serde_json::{Value, json};
 
@@ -12,8 +14,8 @@ async fn status(world: &World) -> Value {
     budget["status"].clone()
 }
 
-/// A client repeatedly requests the eviction of all original pods, until none of them is left.
-async fn drain(world: &mut World, faults: Faults) {
+/// Whoever wants the pods gone asks for all of them, again and again, until none of the first is left.
+pub(crate) async fn drain(world: &mut World, faults: Faults) {
     let pods = running(world, &deployment(3, "a"), 3).await;
     let first: Vec<Value> = world.list(PODS).await;
     world.arm(faults);
@@ -56,4 +58,14 @@ fn with_a_crash_after_each_write() {
 #[test]
 fn with_each_answer_lost() {
     each(FaultKind::LoseAnswer, 6, &drain);
+}
+
+#[test]
+fn drain_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &drain);
+}
+
+#[test]
+fn drain_with_random_faults() {
+    several(&Options::default(), 3, (4, 12), &KINDS, &drain);
 }

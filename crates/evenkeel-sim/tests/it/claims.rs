@@ -1,14 +1,14 @@
 //! Under faults, a pod gets exactly one ResourceClaim for each entry.
 
-use crate::fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, each};
-use evenkeel_sim::{FaultKind, Faults, World};
+use crate::fixtures::{KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, each, every_kind, several};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
 const TEMPLATES: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaimtemplates";
 
 /// Two claims are created and reserved for a pod, and deleted with it.
-async fn create_and_release(world: &mut World, faults: Faults) {
+pub(crate) async fn create_and_release(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let requests = json!([{"name": "r", "exactly": {"deviceClassName": "c.test"}}]);
@@ -44,4 +44,14 @@ fn with_a_crash_after_each_write() {
 #[test]
 fn with_each_answer_lost() {
     each(FaultKind::LoseAnswer, 5, &create_and_release);
+}
+
+#[test]
+fn claims_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &create_and_release);
+}
+
+#[test]
+fn claims_with_random_faults() {
+    several(&Options::default(), 3, (4, 12), &KINDS, &create_and_release);
 }

@@ -1,8 +1,8 @@
 //! Deletions with each propagation policy, under faults.
 
 use crate::fixtures::{
-    DEPLOYMENTS, MINUTE, PODS, REST, SETS, SILENCE, controller, deployment, each, is_ready,
-    running, several, uid, web_pods,
+    DEPLOYMENTS, MINUTE, PODS, REST, SETS, SILENCE, controller, deployment, each, every_kind,
+    is_ready, running, several, uid, web_pods,
 };
 use evenkeel_sim::{Count, FaultKind, Faults, Options, World, explore, part};
 use serde_json::{Value, json};
@@ -32,8 +32,8 @@ async fn background(world: &mut World, faults: Faults) {
     nothing_is_left(world).await;
 }
 
-/// Foreground deletion: owners are deleted after their dependents.
-async fn foreground(world: &mut World, faults: Faults) {
+/// Owners go after what they own, which is what the name says.
+pub(crate) async fn foreground(world: &mut World, faults: Faults) {
     prepare(world, faults).await;
     let pods = web_pods(world).await;
     world.delete(&format!("{DEPLOYMENTS}/web"), "Foreground").await;
@@ -69,8 +69,8 @@ async fn orphan(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// All objects in a namespace are deleted, and then the namespace.
-async fn namespace(world: &mut World, faults: Faults) {
+/// Everything in a namespace goes, and then the namespace.
+pub(crate) async fn namespace(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.create("/api/v1/namespaces", &json!({ "metadata": { "name": "short" } })).await;
     let of = |path: &str| path.replace("/default/", "/short/");
@@ -146,4 +146,24 @@ fn random_faults() {
     several(&Options::default(), 4, (4, 12), &kinds, &foreground);
     several(&Options::default(), 4, (4, 12), &kinds, &orphan);
     several(&Options::default(), 4, (4, 12), &kinds, &namespace);
+}
+
+#[test]
+fn background_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &background);
+}
+
+#[test]
+fn foreground_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &foreground);
+}
+
+#[test]
+fn orphan_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &orphan);
+}
+
+#[test]
+fn namespace_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &namespace);
 }

@@ -1,7 +1,7 @@
 //! Under faults, a tainted device evicts its pod exactly once.
 
-use crate::fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, each};
-use evenkeel_sim::{FaultKind, Faults, World};
+use crate::fixtures::{KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, each_of, every_kind, several};
+use evenkeel_sim::{FaultKind, Faults, Options, World, part};
 use serde_json::{Value, json};
 
 const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
@@ -9,8 +9,19 @@ const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
+/// A world with fields that nothing makes right after some faults, as upstream.
+fn options() -> Options {
+    Options::default()
+        .ignores(
+            "ResourceClaim/metadata/finalizers",
+            "a failure to remove it waits for the deletion",
+        )
+        .ignores("DeviceTaintRule/status/conditions/0/reason", "it is counted since the start")
+        .ignores("DeviceTaintRule/status/conditions/0/message", "it is counted since the start")
+}
+
 /// A pod that runs with a device, and a rule that taints the device.
-async fn taint_a_device(world: &mut World, faults: Faults) {
+pub(crate) async fn taint_a_device(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let slice = json!({"metadata": {"name": "s"}, "spec": {
         "driver": "gpu.test", "allNodes": true, "devices": [{"name": "d"}],
@@ -49,10 +60,20 @@ async fn taint_a_device(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each(FaultKind::CrashAfter, 3, &taint_a_device);
+    each_of(&options(), part::CONTROLLERS, FaultKind::CrashAfter, 3, &taint_a_device);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each(FaultKind::LoseAnswer, 3, &taint_a_device);
+    each_of(&options(), part::CONTROLLERS, FaultKind::LoseAnswer, 3, &taint_a_device);
+}
+
+#[test]
+fn tainted_device_with_every_kind_of_fault() {
+    every_kind(&options(), &taint_a_device);
+}
+
+#[test]
+fn tainted_device_with_random_faults() {
+    several(&options(), 3, (4, 12), &KINDS, &taint_a_device);
 }

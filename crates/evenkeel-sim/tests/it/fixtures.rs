@@ -4,6 +4,9 @@ use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, PodWatch, World, exp
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// Faults that may hit any write of any part, where several things go wrong.
+pub(crate) use evenkeel_sim::explore::KINDS;
+
 pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 pub(crate) const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 pub(crate) const CONTROLLERS: &str = "/api/v1/namespaces/default/replicationcontrollers";
@@ -18,19 +21,8 @@ pub(crate) const REST: Duration = Duration::from_secs(30);
 /// Longer than the resync period of any controller. Much longer periods are tested in a world without faults.
 pub(crate) const SILENCE: Duration = Duration::from_secs(360);
 
-/// Kinds of faults for runs with several faults. They may hit any write of any part.
-pub(crate) const KINDS: [FaultKind; 6] = [
-    FaultKind::CrashBefore,
-    FaultKind::CrashAfter,
-    FaultKind::Refuse(409),
-    FaultKind::Refuse(500),
-    FaultKind::LoseRequest,
-    FaultKind::BreakWatches,
-];
-
 /// Parts that random faults hit: the controllers twice as often as the others.
-pub(crate) const HIT: [Part; 4] =
-    [part::CONTROLLERS, part::CONTROLLERS, part::SCHEDULER, part::NODES];
+const HIT: [Part; 4] = [part::CONTROLLERS, part::CONTROLLERS, part::SCHEDULER, part::NODES];
 
 /// Runs the scenario with this fault at each write of the controllers. There must be more than `more_than` writes.
 pub(crate) fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
@@ -49,7 +41,28 @@ pub(crate) fn each_of(
     assert!(runs > more_than, "the scenario has {runs} writes only");
 }
 
-/// Runs the scenario once per seed with `n` faults of `kinds` at the first `span` writes of any part, and with stale caches.
+/// Runs the scenario with a fault of every kind, at writes of the controllers.
+pub(crate) fn every_kind(options: &Options, scenario: &impl AsyncFn(&mut World, Faults)) {
+    explore::each_kind(options, part::CONTROLLERS, scenario);
+}
+
+/// Draws `n` faults of `kinds` at the first `span` writes of any part, and lets nobody be up to date.
+pub(crate) fn drawn_faults(seed: u64, (n, span): (u64, u64), kinds: &[FaultKind]) -> Faults {
+    let mut faults = Faults::random(seed, &HIT, n, span, kinds, SECOND);
+    for fault in faults.at_writes.iter_mut().filter(|fault| fault.part == part::NODES) {
+        fault.kind = match fault.kind {
+            // What runs on a node is known there: simulated nodes read it from the server only because they keep no state.
+            FaultKind::StaleRestart => FaultKind::CrashAfter,
+            // All nodes that are away for a minute are not ready, and neither are their pods.
+            FaultKind::Cut => FaultKind::LoseRequest,
+            kind => kind,
+        };
+    }
+    faults
+}
+
+/// Runs the scenario once for each of so many seeds with `n` things of `kinds` going wrong at the first `span` writes of any
+/// part, and nobody up to date.
 pub(crate) fn several(
     options: &Options,
     seeds: u64,
@@ -58,7 +71,7 @@ pub(crate) fn several(
     scenario: &impl AsyncFn(&mut World, Faults),
 ) {
     for seed in 0..seeds {
-        let faults = Faults::random(seed, &HIT, n, span, kinds, SECOND);
+        let faults = drawn_faults(seed, (n, span), kinds);
         explore::with_faults(&Options { seed, ..options.clone() }, faults, scenario);
     }
 }
@@ -114,7 +127,13 @@ pub(crate) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().expect("every object has a uid")
 }
 
-/// Waits until all `n` pods are ready.
+/// How many pods there may be for a while above what was asked for: a request that is repeated on its way makes one more, because the
+/// server generates the name.
+pub(crate) fn repeated(faults: &Faults) -> usize {
+    faults.at_writes.iter().filter(|fault| fault.kind == FaultKind::Repeat).count()
+}
+
+/// Lets all of `n` pods get ready.
 pub(crate) async fn ready(world: &mut World, pods: &PodWatch, n: usize) {
     let what = format!("{n} pods are ready");
     world.until(&what, 10 * MINUTE, async |_| pods.now() == Count { active: n, ready: n }).await;

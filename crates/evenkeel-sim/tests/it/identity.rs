@@ -1,6 +1,6 @@
 //! Roles, certificates and bootstrap tokens are correct at the end, under faults.
 
-use crate::fixtures::{MINUTE, REST, SILENCE, each_of};
+use crate::fixtures::{KINDS, MINUTE, REST, SILENCE, each_of, every_kind, several};
 use base64::prelude::*;
 use evenkeel_sim::{FaultKind, Faults, Options, Requests, World, part};
 use serde_json::{Value, json};
@@ -40,8 +40,8 @@ async fn verb_of_top(user: &Requests) -> Value {
     top["rules"][0]["verbs"][0].clone()
 }
 
-/// An aggregated role follows a role two levels below it.
-async fn aggregated_roles(world: &mut World, faults: Faults) {
+/// A role two steps up follows the lowest one.
+pub(crate) async fn aggregated_roles(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     world.create(ROLES, &role("top", "", "top", "")).await;
@@ -55,8 +55,8 @@ async fn aggregated_roles(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A node's request is approved and signed. A client's request is signed once it is approved. Both are cleaned up at the end.
-async fn certificates_are_issued(world: &mut World, faults: Faults) {
+/// A node's request is approved and signed, a client's once it is approved, and both go in the end.
+pub(crate) async fn certificates_are_issued(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     world.create(ASKED, &asked("node", "kube-apiserver-client-kubelet", NODE)).await;
@@ -84,7 +84,7 @@ async fn certificates_are_issued(world: &mut World, faults: Faults) {
 }
 
 /// The cluster-info of new nodes is signed with each token until it expires.
-async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
+pub(crate) async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let info =
@@ -116,12 +116,16 @@ async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Runs the scenario with this fault at each write. It takes hours of virtual time, so nodes, which renew their leases, are
-/// left out.
-fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
+/// A world without nodes, which renew their leases: this takes hours.
+pub(crate) fn without_nodes() -> Options {
     let mut options = Options::default();
     options.nodes.nodes.clear();
-    each_of(&options, part::CONTROLLERS, what, more_than, scenario);
+    options.ignores("CertificateSigningRequest/status/certificate", "its serial is random")
+}
+
+/// Runs the scenario with something going wrong at each write.
+fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
+    each_of(&without_nodes(), part::CONTROLLERS, what, more_than, scenario);
 }
 
 #[test]
@@ -142,4 +146,34 @@ fn certificates_with_each_answer_lost() {
 #[test]
 fn tokens_with_a_crash_after_each_write() {
     each(FaultKind::CrashAfter, 3, &tokens_sign_and_expire);
+}
+
+#[test]
+fn roles_with_every_kind_of_fault() {
+    every_kind(&without_nodes(), &aggregated_roles);
+}
+
+#[test]
+fn certificates_with_every_kind_of_fault() {
+    every_kind(&without_nodes(), &certificates_are_issued);
+}
+
+#[test]
+fn tokens_with_every_kind_of_fault() {
+    every_kind(&without_nodes(), &tokens_sign_and_expire);
+}
+
+#[test]
+fn roles_with_random_faults() {
+    several(&without_nodes(), 3, (4, 12), &KINDS, &aggregated_roles);
+}
+
+#[test]
+fn certificates_with_random_faults() {
+    several(&without_nodes(), 3, (4, 12), &KINDS, &certificates_are_issued);
+}
+
+#[test]
+fn tokens_with_random_faults() {
+    several(&without_nodes(), 3, (4, 12), &KINDS, &tokens_sign_and_expire);
 }

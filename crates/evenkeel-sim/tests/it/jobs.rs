@@ -1,6 +1,8 @@
 //! Jobs run to their end under faults: every pod is counted exactly once.
 
-use crate::fixtures::{KINDS, MINUTE, PODS, REST, SILENCE, each, several, web_pods};
+use crate::fixtures::{
+    KINDS, MINUTE, PODS, REST, SILENCE, each, every_kind, repeated, several, web_pods,
+};
 use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 
@@ -54,18 +56,19 @@ async fn check_end(world: &mut World, conditions: [&str; 2], succeeded: usize, f
 }
 
 /// Three pods, two at a time.
-async fn completes(world: &mut World, faults: Faults) {
+pub(crate) async fn completes(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let pods = web_pods(world).await;
+    let repeated = repeated(&faults);
     world.arm(faults);
     world.create(JOBS, &job(&json!({ "completions": 3, "parallelism": 2 }), &json!({}))).await;
     world.settle(MINUTE).await;
-    assert!(pods.max_active() <= 2, "too many pods: {:?}", pods.counts());
+    assert!(pods.max_active() <= 2 + repeated, "too many pods: {:?}", pods.counts());
     check_end(world, ["SuccessCriteriaMet", "Complete"], 3, 0).await;
 }
 
 /// Each of four indexes once.
-async fn indexed(world: &mut World, faults: Faults) {
+pub(crate) async fn indexed(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let spec = json!({ "completions": 4, "parallelism": 3, "completionMode": "Indexed" });
@@ -118,4 +121,19 @@ fn failure_with_a_crash_after_each_write() {
 #[test]
 fn completion_with_random_faults() {
     several(&Options::default(), 8, (6, 30), &KINDS, &completes);
+}
+
+#[test]
+fn completion_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &completes);
+}
+
+#[test]
+fn indexes_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &indexed);
+}
+
+#[test]
+fn failure_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &fails);
 }

@@ -6,6 +6,9 @@ use evenkeel_sim::{FaultKind, Faults, Options, Outcome, Part, World, Write, expl
 const ONE: Part = part::REPLICA.replica(1);
 const TWO: Part = part::REPLICA.replica(2);
 
+const LEASE: &str =
+    "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager";
+
 fn options() -> Options {
     Options { parts: vec![part::NODES, part::SCHEDULER, ONE], ..Options::default() }
 }
@@ -21,13 +24,22 @@ fn seen(world: &World) -> Vec<Write> {
     world.log().since(0).into_iter().filter(written).collect()
 }
 
-/// A fault hits the leader during its work. The other process takes over and completes the work, and from then on the first
-/// process writes nothing.
+/// Identity of the candidate that holds the lease.
+async fn holder(world: &World) -> String {
+    let lease = world.get(LEASE).await.expect("it is there");
+    lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Something happens to the leader while it makes what was asked for: the other one takes over and ends it, and from then on
+/// the first one writes nothing.
 async fn work(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.start(TWO);
     world.settle(REST).await;
     assert!(seen(world).iter().all(|write| write.part == ONE), "the first one leads");
+    let first = holder(world).await;
+    assert!(first.starts_with(&format!("{ONE}_")), "{first} leads");
+    let kind_at = faults.at_writes.first().map(|fault| (fault.kind, fault.at));
     world.arm(faults);
     world.create(DEPLOYMENTS, &deployment(2, "a")).await;
     world.settle(REST).await;
@@ -36,9 +48,23 @@ async fn work(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     check_deployment(world, 2, "a", 1).await;
     let writes = seen(world);
-    let taken_over = writes.iter().position(|write| write.part == TWO).unwrap_or(writes.len());
-    let late = writes[taken_over..].iter().filter(|write| write.part == ONE);
-    let late: Vec<String> = late.map(ToString::to_string).collect();
+    let taken_over = writes.iter().position(|write| write.part == TWO);
+    let last = holder(world).await;
+    match kind_at.filter(|(_, at)| world.writes(ONE) >= *at) {
+        None => assert_eq!(last, first, "nothing happened to it"),
+        // One that restarts at once is a candidate like the other one.
+        Some((FaultKind::CrashAfter | FaultKind::StaleRestart, _)) => {
+            assert_ne!(last, first, "its lease ends with it");
+        }
+        Some(_) => assert!(last.starts_with(&format!("{TWO}_")), "{last} leads"),
+    }
+    // What never left the first one is written by the other one.
+    if let Some((FaultKind::Pause | FaultKind::Cut, at)) = kind_at {
+        assert!(taken_over.is_some() || world.writes(ONE) < at, "the other one ended it");
+    }
+    let late = writes[taken_over.unwrap_or(writes.len())..].iter();
+    let late: Vec<String> =
+        late.filter(|write| write.part == ONE).map(ToString::to_string).collect();
     assert!(late.is_empty(), "it wrote although another one led:\n{}", late.join("\n"));
 }
 
@@ -55,4 +81,14 @@ fn leader_paused_at_any_write_writes_nothing_later() {
 #[test]
 fn leader_partitioned_at_any_write_writes_nothing_later() {
     assert!(explore::each_write(&options(), ONE, FaultKind::Cut, &work) > 5);
+}
+
+#[test]
+fn leader_that_loses_its_lease_at_any_write_writes_nothing_later() {
+    assert!(explore::each_write(&options(), ONE, FaultKind::LoseLease, &work) > 5);
+}
+
+#[test]
+fn leader_that_restarts_with_stale_reads_is_replaced() {
+    assert!(explore::each_write(&options(), ONE, FaultKind::StaleRestart, &work) > 5);
 }

@@ -1,6 +1,7 @@
 //! The control plane in virtual time, with and without faults.
 
 mod accounts;
+mod alone;
 mod autoscaling;
 mod budgets;
 mod claims;
@@ -12,6 +13,7 @@ mod identity;
 mod jobs;
 mod leaders;
 mod nodes;
+mod protection;
 mod quotas;
 mod repeat;
 mod replicas;
@@ -23,3 +25,4 @@ mod services;
 mod sets;
 mod upkeep;
 mod volumes;
+mod writers;

@@ -1,7 +1,8 @@
 //! Nodes stop reporting, return or are deleted, under faults.
 
 use crate::fixtures::{
-    KINDS, MINUTE, PODS, REST, deployment, each, each_of, is_ready, ready, running, several,
+    KINDS, MINUTE, PODS, REST, deployment, each, each_of, every_kind, is_ready, ready, running,
+    several,
 };
 use evenkeel_sim::{FaultKind, Faults, Options, World, part, simulate};
 use serde_json::{Value, json};
@@ -56,8 +57,8 @@ async fn check_well(world: &World, pods: usize) {
     }
 }
 
-/// A node stops reporting, its pods are replaced on other nodes, and the node returns.
-async fn silent_node(world: &mut World, faults: Faults) {
+/// A node is not heard of any more, its pods go elsewhere, and it comes back.
+pub(crate) async fn silent_node(world: &mut World, faults: Faults) {
     running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
     let path = format!("{NODES}/{name}");
@@ -92,8 +93,8 @@ async fn silent_node(world: &mut World, faults: Faults) {
     world.stays_silent(2 * MINUTE).await;
 }
 
-/// The pods of a deleted node are deleted and replaced.
-async fn deleted_node(world: &mut World, faults: Faults) {
+/// A node that is deleted takes its pods along, and others come.
+pub(crate) async fn deleted_node(world: &mut World, faults: Faults) {
     let pods = running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
     world.arm(faults);
@@ -196,4 +197,14 @@ fn all_nodes_silent() {
         check_well(world, 3).await;
         assert_eq!(uids(world.list(PODS).await), before);
     });
+}
+
+#[test]
+fn silent_node_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &silent_node);
+}
+
+#[test]
+fn deleted_node_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &deleted_node);
 }

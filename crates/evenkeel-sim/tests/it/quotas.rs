@@ -1,7 +1,9 @@
 //! Under faults, a quota is never exceeded, and its usage is correct at the end.
 
-use crate::fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, each, template, web_pods};
-use evenkeel_sim::{Count, FaultKind, Faults, World};
+use crate::fixtures::{
+    KINDS, MINUTE, PODS, REST, SECOND, SETS, SILENCE, each, every_kind, several, template, web_pods,
+};
+use evenkeel_sim::{Count, FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 
 pub(crate) const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
@@ -12,7 +14,7 @@ async fn used(world: &World) -> Value {
 }
 
 /// A ReplicaSet of two gets one pod, then the other, then none.
-async fn filled_and_emptied(world: &mut World, faults: Faults) {
+pub(crate) async fn filled_and_emptied(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;
     world.arm(faults);
@@ -54,4 +56,14 @@ fn with_a_crash_after_each_write() {
 #[test]
 fn with_each_answer_lost() {
     each(FaultKind::LoseAnswer, 9, &filled_and_emptied);
+}
+
+#[test]
+fn quota_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &filled_and_emptied);
+}
+
+#[test]
+fn quota_with_random_faults() {
+    several(&Options::default(), 3, (4, 12), &KINDS, &filled_and_emptied);
 }

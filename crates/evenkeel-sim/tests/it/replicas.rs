@@ -2,9 +2,9 @@
 
 use crate::fixtures::{
     CONTROLLERS, DEPLOYMENTS, PODS, REST, SILENCE, bare_pod, check_deployment, check_pods,
-    deployment, each, ready, running, template, uid, web_pods,
+    deployment, each, every_kind, ready, repeated, running, template, uid, web_pods,
 };
-use evenkeel_sim::{FaultKind, Faults, World};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 
 /// Six pods are scaled down to two: no more than necessary are deleted, and none is created.
@@ -23,14 +23,15 @@ async fn scale_down(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A ReplicationController of three adopts two orphan pods and creates one.
-async fn adoption(world: &mut World, faults: Faults) {
+/// A ReplicationController of three finds two pods that nobody owns and adds one.
+pub(crate) async fn adoption(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;
     world.create(PODS, &bare_pod("one")).await;
     world.create(PODS, &bare_pod("two")).await;
     ready(world, &pods, 2).await;
     world.settle(REST).await;
+    let repeated = repeated(&faults);
     world.arm(faults);
     let controller = json!({
         "metadata": { "name": "web" }, "spec": { "replicas": 3, "template": template("a") },
@@ -42,7 +43,7 @@ async fn adoption(world: &mut World, faults: Faults) {
     for name in ["one", "two"] {
         assert!(found.iter().any(|pod| pod["metadata"]["name"] == name), "{name} is gone");
     }
-    assert!(pods.max_active() <= 3, "too many pods: {:?}", pods.counts());
+    assert!(pods.max_active() <= 3 + repeated, "too many pods: {:?}", pods.counts());
     let status = world.get(&format!("{CONTROLLERS}/web")).await.expect("it is there");
     assert_eq!(status["status"]["availableReplicas"], 3, "{status:#}");
     world.stays_silent(SILENCE).await;
@@ -66,4 +67,14 @@ fn adoption_with_a_crash_after_each_write() {
 #[test]
 fn adoption_with_each_answer_lost() {
     each(FaultKind::LoseAnswer, 4, &adoption);
+}
+
+#[test]
+fn scale_down_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &scale_down);
+}
+
+#[test]
+fn adoption_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &adoption);
 }

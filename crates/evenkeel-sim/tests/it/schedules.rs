@@ -1,17 +1,17 @@
 //! Under faults, scheduled work happens exactly once for each scheduled time.
 
 use crate::{
-    fixtures::{MINUTE, PODS, REST, SILENCE, each},
+    fixtures::{MINUTE, PODS, REST, SILENCE, each, every_kind},
     jobs::{JOBS, job},
 };
-use evenkeel_sim::{FaultKind, Faults, World};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::json;
 use std::collections::BTreeSet;
 
 const CRON_JOBS: &str = "/apis/batch/v1/namespaces/default/cronjobs";
 
-/// A Job every five minutes; each is deleted a minute after its end. None is missed, none is created twice, and none is left.
-async fn runs_on_time(world: &mut World, faults: Faults) {
+/// A Job every five minutes; each goes a minute after its end. None is missed, none is made twice, and nothing is left.
+pub(crate) async fn runs_on_time(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let once = job(&json!({"ttlSecondsAfterFinished": 60}), &json!({}));
@@ -40,4 +40,9 @@ async fn runs_on_time(world: &mut World, faults: Faults) {
 #[test]
 fn with_a_crash_after_each_write() {
     each(FaultKind::CrashAfter, 10, &runs_on_time);
+}
+
+#[test]
+fn cron_job_with_every_kind_of_fault() {
+    every_kind(&Options::default(), &runs_on_time);
 }

@@ -1,10 +1,10 @@
 //! Under faults, Services have the addresses of exactly their pods.
 
 use crate::fixtures::{
-    DEPLOYMENTS, KINDS, MINUTE, PODS, REST, SILENCE, deployment, each, is_ready, ready, several,
-    web_pods,
+    DEPLOYMENTS, KINDS, MINUTE, PODS, REST, SILENCE, deployment, each_of, every_kind, is_ready,
+    ready, several, web_pods,
 };
-use evenkeel_sim::{FaultKind, Faults, Options, World};
+use evenkeel_sim::{FaultKind, Faults, Options, World, part};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -12,6 +12,14 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+
+/// A world in which it is not compared when endpoints changed.
+pub(crate) fn options() -> Options {
+    let coalesced = "changes that are seen together have one time or none";
+    Options::default()
+        .ignores("EndpointSlice/metadata/annotations", coalesced)
+        .ignores("Endpoints/metadata/annotations", coalesced)
+}
 
 fn service(name: &str, spec: &Value) -> Value {
     json!({"metadata": {"name": name, "labels": {"team": "a"}}, "spec": spec})
@@ -57,8 +65,8 @@ async fn check_addresses(world: &World, service: &str, n: usize) {
     assert_eq!(texts(addresses.into_iter().map(|address| &address["ip"])), ips);
 }
 
-/// Pods are created, deleted and replaced. At the end, the Service is deleted with its Endpoints and slices.
-async fn follow(world: &mut World, faults: Faults) {
+/// Pods come, go and are replaced; the Service goes in the end, and its records with it.
+pub(crate) async fn follow(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;
     world.arm(faults);
@@ -85,8 +93,8 @@ async fn follow(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The Endpoints of a Service without a selector are mirrored while they exist.
-async fn mirror(world: &mut World, faults: Faults) {
+/// What somebody writes for a Service without a selector is mirrored, as long as it is there.
+pub(crate) async fn mirror(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let ports = json!({"ports": [{"name": "http", "port": 80}]});
@@ -111,8 +119,8 @@ async fn mirror(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A ServiceCIDR that is in use stays until no address uses it.
-async fn ranges(world: &mut World, faults: Faults) {
+/// A range that is in use stays until nobody uses it.
+pub(crate) async fn ranges(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let range = json!({"metadata": {"name": "more"}, "spec": {"cidrs": ["10.97.0.0/24"]}});
@@ -133,26 +141,41 @@ async fn ranges(world: &mut World, faults: Faults) {
 
 #[test]
 fn endpoints_with_a_crash_after_each_write() {
-    each(FaultKind::CrashAfter, 10, &follow);
+    each_of(&options(), part::CONTROLLERS, FaultKind::CrashAfter, 10, &follow);
 }
 
 #[test]
 fn endpoints_with_each_answer_lost() {
-    each(FaultKind::LoseAnswer, 10, &follow);
+    each_of(&options(), part::CONTROLLERS, FaultKind::LoseAnswer, 10, &follow);
 }
 
 #[test]
 fn mirroring_with_a_crash_before_each_write() {
-    each(FaultKind::CrashBefore, 3, &mirror);
+    each_of(&options(), part::CONTROLLERS, FaultKind::CrashBefore, 3, &mirror);
 }
 
 #[test]
 fn service_cidrs_with_a_crash_after_each_write() {
-    each(FaultKind::CrashAfter, 3, &ranges);
+    each_of(&options(), part::CONTROLLERS, FaultKind::CrashAfter, 3, &ranges);
 }
 
 #[test]
 fn services_with_random_faults() {
-    several(&Options::default(), 8, (6, 30), &KINDS, &follow);
-    several(&Options::default(), 8, (6, 30), &KINDS, &mirror);
+    several(&options(), 8, (6, 30), &KINDS, &follow);
+    several(&options(), 8, (6, 30), &KINDS, &mirror);
+}
+
+#[test]
+fn endpoints_with_every_kind_of_fault() {
+    every_kind(&options(), &follow);
+}
+
+#[test]
+fn mirroring_with_every_kind_of_fault() {
+    every_kind(&options(), &mirror);
+}
+
+#[test]
+fn service_cidrs_with_every_kind_of_fault() {
+    every_kind(&options(), &ranges);
 }

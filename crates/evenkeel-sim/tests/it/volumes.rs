@@ -1,7 +1,7 @@
 //! Claims are bound to volumes and release them under faults: no volume belongs to two claims, and none is left over.
 
 use crate::fixtures::{
-    KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, each_of, is_ready, several, template,
+    KINDS, MINUTE, PODS, REST, SILENCE, bare_pod, each_of, every_kind, is_ready, several, template,
 };
 use evenkeel_nodes::StorageOptions;
 use evenkeel_sim::{FaultKind, Faults, Options, Part, World, part};
@@ -12,11 +12,21 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
-/// Options of a world whose nodes have attachable storage.
-fn options() -> Options {
+/// A world whose nodes have storage, which is attached.
+pub(crate) fn options() -> Options {
     let mut options = Options::default();
     options.nodes.storage = Some(StorageOptions { attach: true, ..StorageOptions::default() });
     options
+}
+
+/// The same for scenarios in which volumes are equal.
+fn any_volume() -> Options {
+    let equal = "which of equal volumes a claim gets depends on which is looked at first";
+    options()
+        .ignores("PersistentVolume/spec/claimRef", equal)
+        .ignores("PersistentVolume/metadata/annotations", equal)
+        .ignores("PersistentVolume/status", equal)
+        .ignores("PersistentVolumeClaim/spec/volumeName", equal)
 }
 
 fn stateful() -> Value {
@@ -65,8 +75,8 @@ fn check_pairs(claims: &[Value], volumes: &[Value]) {
     }
 }
 
-/// Volumes are provisioned for pods, and deleted with their claims.
-async fn provisioning(world: &mut World, faults: Faults) {
+/// Volumes are made for pods, and go with their claims.
+pub(crate) async fn provisioning(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     world.create(STATEFUL, &stateful()).await;
@@ -109,8 +119,8 @@ async fn binding(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The claim of a pod's ephemeral volume is created with the pod, expanded on request, and deleted with the pod.
-async fn ephemeral_volume(world: &mut World, faults: Faults) {
+/// A pod's own claim comes with it, grows when it is asked to, and goes with it.
+pub(crate) async fn ephemeral_volume(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
     let spec = json!({ "accessModes": ["ReadWriteOnce"], "resources": { "requests": { "storage": "1Gi" } } });
@@ -266,5 +276,36 @@ fn lost_claim_is_bound_when_its_volume_returns() {
 
 #[test]
 fn provisioning_with_random_faults() {
-    several(&options(), 8, (6, 30), &KINDS, &provisioning);
+    let options = options().uncompared("attachments are named after volumes and chosen nodes");
+    several(&options, 8, (6, 30), &KINDS, &provisioning);
+}
+
+#[test]
+fn provisioning_with_every_kind_of_fault() {
+    every_kind(&options(), &provisioning);
+}
+
+#[test]
+fn binding_with_every_kind_of_fault() {
+    every_kind(&any_volume(), &binding);
+}
+
+#[test]
+fn ephemeral_volume_with_every_kind_of_fault() {
+    every_kind(&options(), &ephemeral_volume);
+}
+
+#[test]
+fn pre_bound_with_every_kind_of_fault() {
+    every_kind(&options(), &pre_bound_claim_deleted);
+}
+
+#[test]
+fn bound_elsewhere_with_every_kind_of_fault() {
+    every_kind(&options(), &bound_elsewhere);
+}
+
+#[test]
+fn lost_and_found_with_every_kind_of_fault() {
+    every_kind(&options(), &lost_and_found);
 }

@@ -49,6 +49,14 @@ impl Selection {
     }
 }
 
+/// Returns the limit on the number of runs that the environment variable `EVENKEEL_RUNS` sets, or this default.
+///
+/// # Panics
+/// If an environment variable that selects runs is invalid.
+pub fn max_runs(default: usize) -> usize {
+    Selection::of_environment().max_runs.unwrap_or(default)
+}
+
 impl Exploration {
     /// Performs all runs, as [`explore`](super::explore()) does.
     ///

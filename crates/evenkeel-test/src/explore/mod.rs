@@ -12,17 +12,17 @@
 //! | when the user's objects are deleted, nothing is left | a child without owner, a finalizer that stays |
 //! | no program ends by itself, no task fails permanently | an error that ends the operator |
 //!
-//! **End states** are compared without managed fields, resource versions, generations and times. An `observedGeneration` only
-//! counts as current or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes,
-//! which the cluster chooses, are left out, as is the order of conditions, owners, finalizers and endpoints.
+//! **End states** are compared without managed fields, resource versions, generations and times. An `observedGeneration` is
+//! the current one or not. Uids and generated names stand for the objects that have them. Addresses, node ports and nodes, which
+//! the cluster chooses, are left out, as is the order of conditions, owners, finalizers, endpoints and taints.
 //!
 //! Objects that existed before the scenario and are unchanged at the end are left out: the server's own objects, and those that
 //! an operator writes again when it restarts.
 //!
-//! **Creates and deletes** are compared within the limits of the fault. A lost or repeated response may repeat a delete, or a
-//! create that fails with `AlreadyExists`. After a crash, a gap or stale reads, an operator may do more than without the fault,
-//! because it has seen other intermediate states. It may also observe steps together that are not separated by
-//! [`User::settle`].
+//! **Creates and deletes** are compared within the limits of the fault. A lost or repeated answer may repeat a create that is
+//! answered with `AlreadyExists`, and a delete. After a crash, a gap or stale reads, an operator may do more than without: it
+//! has seen other states in between. Steps that follow each other without [`User::settle`] may also be seen together. Deletes of
+//! whole collections do not count: they are repeated until nothing is left.
 //!
 //! Environment variables select runs: `EVENKEEL_RUNS=5000` increases their number. `EVENKEEL_SEED` and `EVENKEEL_FAULT` repeat
 //! the run that a failure names.
@@ -30,6 +30,7 @@
 mod cluster;
 mod diff;
 mod driver;
+mod end;
 mod failure;
 mod options;
 mod plan;
@@ -38,8 +39,11 @@ mod state;
 mod target;
 mod user;
 
+pub use driver::max_runs;
+pub use end::{Changes, EndState, objects_before};
 pub use failure::{Explored, Failure};
 pub use options::Exploration;
+pub use plan::{KINDS, sample_faults};
 pub use user::User;
 
 use crate::{BoxError, Program};

@@ -97,8 +97,8 @@ impl Exploration {
         self
     }
 
-    /// Leaves a field out of comparisons of end states, such as `/data/password`, which is a JSON pointer. Fields with times
-    /// and with values that the cluster chooses are always left out.
+    /// Leaves a field out of comparisons of end states, such as `/data/password`, which is a JSON pointer, or
+    /// `Secret/data/password` for one kind. Fields with times and with values that the cluster chooses are left out anyway.
     pub fn ignores_field(mut self, pointer: &str) -> Self {
         self.ignored_fields.push(pointer.to_owned());
         self

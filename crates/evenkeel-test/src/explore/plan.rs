@@ -10,8 +10,8 @@ use std::{
 /// Part whose writes faults hit; replicas count as one.
 pub(super) const OPERATOR: Part = Part::new("operator");
 
-/// Faults of any operator.
-pub(super) const KINDS: [FaultKind; 13] = [
+/// Faults of any program without leader election.
+pub const KINDS: [FaultKind; 13] = [
     FaultKind::CrashBefore,
     FaultKind::CrashAfter,
     FaultKind::StaleRestart,
@@ -102,7 +102,14 @@ pub(super) fn sample(writes: &[(u64, u64)], kinds: &[FaultKind], max_runs: usize
     runs
 }
 
-/// Returns all writes, as seed and number, in an order that depends only on the kind.
+/// Returns at most `max_runs` faults at the first `writes` writes of a part: each kind once before one occurs twice, and each
+/// write before one is hit twice. A larger sample contains the smaller one.
+pub fn sample_faults(part: Part, writes: u64, kinds: &[FaultKind], max_runs: usize) -> Vec<Fault> {
+    let runs = sample(&[(0, writes)], kinds, max_runs);
+    runs.into_iter().filter_map(|run| Some(Fault { part, ..run.fault? })).collect()
+}
+
+/// Returns all writes, as seed and number, in an order that only the kind decides on.
 fn shuffled(writes: &[(u64, u64)], kind: FaultKind) -> Vec<(u64, u64)> {
     let all = writes.iter().flat_map(|(seed, n)| (1..=*n).map(|at| (*seed, at)));
     let mut all: Vec<(u64, u64)> = all.collect();

@@ -2,19 +2,19 @@
 
 use super::{
     cluster::Cluster,
-    diff::differences,
+    end::{Changes, EndState},
     failure::Failure,
     options::Exploration,
     plan::{OPERATOR, RunId},
-    state::{State, label, normalize},
-    target::{Collection, Target, all_objects, collections, created, created_path, deleted, items},
+    state::label,
+    target::{all_objects, collections, created_path, list},
     user::User,
 };
 use crate::{
     BoxError, TestServer,
     simulation::{
-        Exit, FaultKind, Faults, Part, PartOptions, Requests, Simulation, SimulationOptions, USER,
-        Write, in_virtual_time,
+        Exit, FaultKind, Faults, Part, PartOptions, Simulation, SimulationOptions, USER, Write,
+        in_virtual_time,
     },
 };
 use evenkeel_api::time::Timestamp;
@@ -23,7 +23,6 @@ use http::Method;
 use serde_json::{Value, json};
 use std::{
     cell::Cell,
-    collections::BTreeMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
     sync::Arc,
     time::Duration,
@@ -50,9 +49,8 @@ const OF_CLUSTER: [&str; 4] = ["csinodes", "events", "leases", "nodes"];
 
 /// End state of a run, for comparison with other runs.
 pub(super) struct Observed {
-    end: State,
-    creates: BTreeMap<Collection, u64>,
-    deletes: BTreeMap<Collection, u64>,
+    end: EndState,
+    changes: Changes,
     /// Number of the operator's writes, without leases and events.
     pub(super) writes: u64,
     pub(super) has_leases: bool,
@@ -159,13 +157,14 @@ impl<'a> Run<'a> {
         self.simulation.stays_silent(self.exploration.silence).await;
 
         self.phase.set("end state");
-        let (creates, deletes) = (self.count(created), self.count(deleted));
+        let changes = self.changes();
         let objects = self.objects(true).await?;
-        let end = normalize(objects, &self.before, &self.exploration.ignored_fields);
+        let end = EndState::of(objects, &self.before, &self.exploration.ignored_fields);
         if let Some(without_fault) = without_fault {
-            none(&differences(&end, &without_fault.end))?;
-            none(&self.repeated(&creates, &without_fault.creates, "creates", true))?;
-            none(&self.repeated(&deletes, &without_fault.deletes, "deletes", false))?;
+            none(&end.differences(&without_fault.end))?;
+            if let Some(fault) = self.id.fault {
+                none(&changes.excess(&without_fault.changes, fault.kind))?;
+            }
         }
 
         self.phase.set("teardown");
@@ -176,8 +175,7 @@ impl<'a> Run<'a> {
         self.check_programs()?;
         Ok(Observed {
             end,
-            creates,
-            deletes,
+            changes,
             writes: self.simulation.writes(OPERATOR),
             has_leases: self.simulation.log().has_leases(OPERATOR.name()),
             digest: digest(&self.simulation.log().since(0)),
@@ -216,36 +214,10 @@ impl<'a> Run<'a> {
         none(&exits.chain(failures.iter().map(ToString::to_string)).collect::<Vec<_>>())
     }
 
-    /// Counts the operator's writes since the scenario began, by the resource that `target` returns.
-    fn count(&self, target: impl Fn(&Write) -> Option<Target>) -> BTreeMap<Collection, u64> {
-        let mut counts = BTreeMap::new();
-        for write in self.simulation.log().since(self.first_write) {
-            if let Some(target) = target(&write).filter(|_| write.part.name() == OPERATOR.name()) {
-                *counts.entry(target.collection).or_default() += 1;
-            }
-        }
-        counts
-    }
-
-    /// Returns the resources that the operator wrote more often than without the fault, if the fault does not permit that.
-    fn repeated(
-        &self,
-        counts: &BTreeMap<Collection, u64>,
-        without_fault: &BTreeMap<Collection, u64>,
-        what: &str,
-        also_answered: bool,
-    ) -> Vec<String> {
-        let kind = self.id.fault.map(|fault| fault.kind);
-        let is_exact = match kind {
-            Some(FaultKind::LoseRequest | FaultKind::Refuse(_)) => true,
-            Some(FaultKind::LoseAnswer | FaultKind::Repeat) => also_answered,
-            _ => false,
-        };
-        let more = |(collection, n): (&Collection, &u64)| {
-            let wanted = without_fault.get(collection).copied().unwrap_or_default();
-            (*n > wanted).then(|| format!("{collection}: {n} {what}, without the fault {wanted}"))
-        };
-        counts.iter().filter(|_| is_exact).filter_map(more).collect()
+    /// Counts what the operator has created and deleted since the scenario began.
+    fn changes(&self) -> Changes {
+        let writes = self.simulation.log().since(self.first_write);
+        Changes::of(writes.iter().filter(|write| write.part.name() == OPERATOR.name()))
     }
 
     /// Returns the present objects of all resources with at least one write.
@@ -305,17 +277,6 @@ fn replicas(count: u8) -> Vec<Part> {
 /// Returns an error of these lines, if there are any.
 fn none(lines: &[String]) -> Result<(), String> {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n")) }
-}
-
-/// Returns all objects of a resource, with their kind. A resource that cannot be listed has none.
-async fn list(requests: &Requests, collection: &Collection) -> Result<Vec<Value>, String> {
-    let path = collection.path();
-    let answer = match requests.send(Method::GET, &path, "", &Value::Null).await {
-        Ok(answer) => answer,
-        Err(error) if matches!(error.code(), 404 | 405) => return Ok(Vec::new()),
-        Err(error) => return Err(format!("GET {path}: {}", full_text(&error))),
-    };
-    Ok(items(answer))
 }
 
 /// Returns lines about the objects that were created since `begin` and still exist.

@@ -27,22 +27,27 @@ const CHOSEN_FIELDS: [&str; 12] = [
 ];
 
 /// Lists whose order has no meaning.
-const SETS: [&str; 6] =
-    ["addresses", "conditions", "endpoints", "finalizers", "ownerReferences", "subsets"];
+const SETS: [&str; 7] =
+    ["addresses", "conditions", "endpoints", "finalizers", "ownerReferences", "subsets", "taints"];
+
+/// Prefix of the name of a pod's volume with its token. The server chooses the rest.
+const TOKEN_VOLUME: &str = "kube-api-access-";
 
 /// Objects in normal form, by kind and name. Several objects have the same name if the server generated it.
 pub(super) type State = BTreeMap<String, Vec<Value>>;
 
-/// Returns the normal form of the objects, without the fields that the JSON pointers `ignored` name. Objects in `before` with
-/// an unchanged normal form are left out, even if they were written: the server's own objects, such as its certificates, and
-/// those that an operator writes again when it restarts.
+/// Returns the normal form of the objects, without the fields that the JSON pointers `ignored` name. A pointer may begin with the
+/// kind that it is for, such as `Pod/status/phase`. Objects that were there
+/// `before`, and have the same normal form as then, are left out, though they may have been written: the server's own, with
+/// its certificates, and those that an operator writes again when it restarts.
 pub(super) fn normalize(objects: Vec<Value>, before: &[Value], ignored: &[String]) -> State {
     let mut names = Names::default();
     for object in objects.iter().chain(before) {
         names.add(object);
     }
     let normal_form = |mut object: Value| {
-        for pointer in ignored {
+        let kind = text(&object["kind"]).to_owned();
+        for pointer in ignored.iter().filter_map(|pointer| for_kind(pointer, &kind)) {
             remove(&mut object, pointer);
         }
         let key = label(&object);
@@ -93,6 +98,12 @@ fn uid(object: &Value) -> &str {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// Returns the JSON pointer in a text that may begin with a kind; `None` if that is another one.
+fn for_kind<'a>(text: &'a str, kind: &str) -> Option<&'a str> {
+    let (of, _) = text.split_once('/')?;
+    (of.is_empty() || of == kind).then(|| &text[of.len()..])
 }
 
 /// Removes the field that a JSON pointer names, if it exists.
@@ -183,6 +194,9 @@ impl Names {
         if self.addresses.contains(text) {
             return Some("<address>".to_owned());
         }
+        if text.starts_with(TOKEN_VOLUME) {
+            return Some(format!("{TOKEN_VOLUME}*"));
+        }
         let replaced = self.replace_names(text);
         replaced.or_else(|| is_uuid(text).then(|| "<uid of nothing>".to_owned()))
     }
@@ -270,8 +284,12 @@ mod tests {
             normal(map("10.0.0.2")),
             "an address that a user chose"
         );
-        let ignored = ["/data".to_owned()];
-        assert_eq!(normalize(map("a"), &[], &ignored), normalize(map("b"), &[], &ignored));
+        for ignored in ["/data", "Map/data"] {
+            let ignored = [ignored.to_owned()];
+            assert_eq!(normalize(map("a"), &[], &ignored), normalize(map("b"), &[], &ignored));
+        }
+        let of_others = ["Pod/data".to_owned()];
+        assert_ne!(normalize(map("a"), &[], &of_others), normalize(map("b"), &[], &of_others));
     }
 
     #[test]

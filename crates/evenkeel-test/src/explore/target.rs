@@ -1,6 +1,6 @@
 //! Objects that requests write, read from the paths of requests.
 
-use crate::simulation::{Outcome, Write};
+use crate::simulation::{Outcome, Requests, Write};
 use evenkeel_runtime::client::full_text;
 use http::{Method, Request};
 use serde_json::Value;
@@ -75,7 +75,7 @@ impl Target {
 }
 
 /// Returns the objects of a list, with their kind.
-pub(super) fn items(mut list: Value) -> Vec<Value> {
+fn items(mut list: Value) -> Vec<Value> {
     let kind = list["kind"].as_str().map(|kind| kind.trim_end_matches("List").to_owned());
     let Value::Array(mut items) = list["items"].take() else { return Vec::new() };
     for item in &mut items {
@@ -84,6 +84,20 @@ pub(super) fn items(mut list: Value) -> Vec<Value> {
         }
     }
     items
+}
+
+/// Returns all objects of a resource, with their kind. A resource that cannot be listed has none.
+pub(super) async fn list(
+    requests: &Requests,
+    collection: &Collection,
+) -> Result<Vec<Value>, String> {
+    let path = collection.path();
+    let answer = match requests.send(Method::GET, &path, "", &Value::Null).await {
+        Ok(answer) => answer,
+        Err(error) if matches!(error.code(), 404 | 405) => return Ok(Vec::new()),
+        Err(error) => return Err(format!("GET {path}: {}", full_text(&error))),
+    };
+    Ok(items(answer))
 }
 
 /// Returns the objects of all resources that the server serves, in each version, without events.
@@ -128,10 +142,11 @@ pub(super) fn created(write: &Write) -> Option<Target> {
     (is_created && !write.is_event() && !target.subresource).then_some(target)
 }
 
-/// Returns the resource of an object that a write deleted, or marked for deletion.
+/// Returns the resource of a single object that a write deleted, or marked for deletion.
 pub(super) fn deleted(write: &Write) -> Option<Target> {
     let is_deleted = write.method == Method::DELETE && write.is_executed();
-    Target::of_path(write.path()).filter(|_| is_deleted)
+    // A collection is deleted as often as it takes.
+    Target::of_path(write.path()).filter(|target| is_deleted && target.name.is_some())
 }
 
 /// Returns the path of the object that a write created.

@@ -3,7 +3,9 @@
 mod pod_history;
 mod preemption;
 
-use crate::fixtures::{HIT, KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, is_ready};
+use crate::fixtures::{
+    KINDS, MINUTE, PODS, REST, SECOND, SILENCE, bare_pod, drawn_faults, is_ready,
+};
 use evenkeel_nodes::{NodeOptions, NodesOptions};
 use evenkeel_sim::{FaultKind, Faults, Options, Requests, World, explore, part};
 use pod_history::PodHistory;
@@ -20,7 +22,8 @@ const UNDISTURBED: Duration = Duration::from_secs(100);
 fn nodes(count: u32) -> Options {
     let options = Options::default();
     let nodes = NodeOptions::several(count, "node-", &["zone-a", "zone-b"]);
-    Options { nodes: NodesOptions { nodes, ..options.nodes }, ..options }
+    let options = Options { nodes: NodesOptions { nodes, ..options.nodes }, ..options };
+    options.uncompared("which pods get the room, and who yields, is the scheduler's choice")
 }
 
 fn pod(name: &str, cpu: i64) -> Value {
@@ -37,8 +40,8 @@ async fn are_ready(user: &Requests, n: usize) -> bool {
     ready(&user.list(PODS).await) == n
 }
 
-/// All parts have stale caches from the start.
-fn behind(world: &World) {
+/// Nobody is up to date from the beginning on.
+fn behind(world: &mut World) {
     world.arm(Faults { max_watch_delay: SECOND, ..Faults::default() });
 }
 
@@ -111,7 +114,7 @@ fn each_write(
 /// Several faults for any part, with twice the usual share for the scheduler.
 fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     for seed in 0..seeds {
-        let mut faults = Faults::random(seed, &HIT, 6, 12, &KINDS, SECOND);
+        let mut faults = drawn_faults(seed, (6, 12), &KINDS);
         for fault in faults.at_writes.iter_mut().step_by(2) {
             fault.part = part::SCHEDULER;
         }
