@@ -10,7 +10,7 @@ const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
 /// A world with fields that nothing makes right after some faults, as upstream.
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options::default()
         .ignores(
             "ResourceClaim/metadata/finalizers",

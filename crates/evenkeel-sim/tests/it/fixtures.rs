@@ -24,9 +24,9 @@ pub(crate) const SILENCE: Duration = Duration::from_secs(360);
 /// Parts that random faults hit: the controllers twice as often as the others.
 const HIT: [Part; 4] = [part::CONTROLLERS, part::CONTROLLERS, part::SCHEDULER, part::NODES];
 
-/// Runs the scenario with this fault at each write of the controllers. There must be more than `more_than` writes.
-pub(crate) fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
-    each_of(&Options::default(), part::CONTROLLERS, what, more_than, scenario);
+/// Runs the scenario with this fault at each write of the controllers. There must be `at_least` writes.
+pub(crate) fn each(what: FaultKind, at_least: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
+    each_of(&Options::default(), part::CONTROLLERS, what, at_least, scenario);
 }
 
 /// Like [`each`], at each write of a part.
@@ -34,11 +34,11 @@ pub(crate) fn each_of(
     options: &Options,
     part: Part,
     what: FaultKind,
-    more_than: u64,
+    at_least: u64,
     scenario: &impl AsyncFn(&mut World, Faults),
 ) {
-    let runs = explore::each_write(options, part, what, scenario);
-    assert!(runs > more_than, "the scenario has {runs} writes only");
+    let writes = explore::each_write(options, part, what, scenario);
+    assert!(writes >= at_least, "the scenario has {writes} writes only");
 }
 
 /// Runs the scenario with a fault of every kind, at writes of the controllers.
@@ -127,10 +127,11 @@ pub(crate) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().expect("every object has a uid")
 }
 
-/// How many pods there may be for a while above what was asked for: a request that is repeated on its way makes one more, because the
-/// server generates the name.
+/// How many pods there may be for a while above what was asked for. The server generates their names, so a request that is
+/// repeated on its way makes one more, and so does a controller that does not see its last pod after a restart.
 pub(crate) fn repeated(faults: &Faults) -> usize {
-    faults.at_writes.iter().filter(|fault| fault.kind == FaultKind::Repeat).count()
+    let repeats = [FaultKind::Repeat, FaultKind::StaleRestart];
+    faults.at_writes.iter().filter(|fault| repeats.contains(&fault.kind)).count()
 }
 
 /// Lets all of `n` pods get ready.

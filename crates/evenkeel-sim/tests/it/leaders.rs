@@ -70,25 +70,25 @@ async fn work(world: &mut World, faults: Faults) {
 
 #[test]
 fn leader_that_crashes_at_any_write_is_replaced() {
-    assert!(explore::each_write(&options(), ONE, FaultKind::CrashAfter, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::CrashAfter, &work) >= 5);
 }
 
 #[test]
 fn leader_paused_at_any_write_writes_nothing_later() {
-    assert!(explore::each_write(&options(), ONE, FaultKind::Pause, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::Pause, &work) >= 5);
 }
 
 #[test]
 fn leader_partitioned_at_any_write_writes_nothing_later() {
-    assert!(explore::each_write(&options(), ONE, FaultKind::Cut, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::Cut, &work) >= 5);
 }
 
 #[test]
 fn leader_that_loses_its_lease_at_any_write_writes_nothing_later() {
-    assert!(explore::each_write(&options(), ONE, FaultKind::LoseLease, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::LoseLease, &work) >= 5);
 }
 
 #[test]
 fn leader_that_restarts_with_stale_reads_is_replaced() {
-    assert!(explore::each_write(&options(), ONE, FaultKind::StaleRestart, &work) > 5);
+    assert!(explore::each_write(&options(), ONE, FaultKind::StaleRestart, &work) >= 5);
 }

@@ -103,7 +103,7 @@ fn load_balancers_with_a_fault_at_each_write() {
         }
     };
     for what in [FaultKind::CrashAfter, FaultKind::LoseAnswer, FaultKind::Refuse(500)] {
-        assert!(explore::each_write(&with(&cloud), part::CLOUD, what, &scenario) > 8, "{what:?}");
+        assert!(explore::each_write(&with(&cloud), part::CLOUD, what, &scenario) >= 8, "{what:?}");
     }
 }
 
@@ -111,7 +111,7 @@ fn load_balancers_with_a_fault_at_each_write() {
 fn pool_allocates_no_address_twice_across_restarts() {
     let scenario = async |world: &mut World, faults: Faults| balancers(world, faults, &FREE).await;
     for what in [FaultKind::CrashAfter, FaultKind::BreakWatches] {
-        assert!(explore::each_write(&with_pool(), part::CLOUD, what, &scenario) > 8, "{what:?}");
+        assert!(explore::each_write(&with_pool(), part::CLOUD, what, &scenario) >= 8, "{what:?}");
     }
     let stale = Faults { max_watch_delay: 3 * SECOND, ..Faults::default() };
     explore::with_faults(&with_pool(), stale, &scenario);
@@ -214,7 +214,7 @@ fn machine_with_a_fault_at_each_write() {
         world.stays_silent(4 * MINUTE).await;
     };
     for what in [FaultKind::CrashAfter, FaultKind::Refuse(409)] {
-        assert!(explore::each_write(&with(&cloud), part::CLOUD, what, &scenario) > 5, "{what:?}");
+        assert!(explore::each_write(&with(&cloud), part::CLOUD, what, &scenario) >= 5, "{what:?}");
     }
 }
 
