@@ -142,6 +142,8 @@ pub struct World {
     invariants: Invariants,
     /// Objects that were there before the first part was started.
     before: Vec<Value>,
+    /// Objects with generated names of the states in which the world has settled.
+    named: Vec<Value>,
     /// JSON pointers of the fields that comparisons leave out.
     ignored: Vec<String>,
     /// Number of writes when faults were armed; `None` before.
@@ -187,6 +189,7 @@ impl World {
             _observer: observer,
             invariants,
             before,
+            named: Vec::new(),
             ignored,
             armed: None,
             states: Vec::new(),
@@ -235,7 +238,8 @@ impl World {
         if self.armed.is_none() {
             return;
         }
-        let state = EndState::observe(&self.simulation, &self.before, &self.ignored).await;
+        let (before, named) = (&self.before, &mut self.named);
+        let state = EndState::observe(&self.simulation, before, named, &self.ignored).await;
         let state = state.unwrap_or_else(|error| panic!("{error}"));
         let wanted = self.without_fault.as_ref().and_then(|states| states.get(self.states.len()));
         if let Some(wanted) = wanted {

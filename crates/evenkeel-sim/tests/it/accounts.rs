@@ -1,15 +1,10 @@
 //! Under faults, namespaces get the objects that pods need, and tokens are deleted with their account.
 
-use crate::fixtures::{KINDS, REST, SILENCE, each_of, every_kind, several};
-use evenkeel_sim::{FaultKind, Faults, Options, World, part};
+use crate::fixtures::{KINDS, REST, SILENCE, each, every_kind, several};
+use evenkeel_sim::{FaultKind, Faults, Options, World};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "/api/v1/namespaces/other";
-
-/// A world in which tokens are made.
-pub(crate) fn options() -> Options {
-    Options::default().ignores("Secret/data/token", "it is signed, and has the uid of its Secret")
-}
 
 fn token(name: &str, account: &str) -> Value {
     json!({
@@ -48,20 +43,20 @@ pub(crate) async fn accounts_and_tokens(world: &mut World, faults: Faults) {
 
 #[test]
 fn with_a_crash_after_each_write() {
-    each_of(&options(), part::CONTROLLERS, FaultKind::CrashAfter, 6, &accounts_and_tokens);
+    each(FaultKind::CrashAfter, 6, &accounts_and_tokens);
 }
 
 #[test]
 fn with_each_answer_lost() {
-    each_of(&options(), part::CONTROLLERS, FaultKind::LoseAnswer, 6, &accounts_and_tokens);
+    each(FaultKind::LoseAnswer, 6, &accounts_and_tokens);
 }
 
 #[test]
 fn accounts_with_every_kind_of_fault() {
-    every_kind(&options(), &accounts_and_tokens);
+    every_kind(&Options::default(), &accounts_and_tokens);
 }
 
 #[test]
 fn accounts_with_random_faults() {
-    several(&options(), 3, (4, 12), &KINDS, &accounts_and_tokens);
+    several(&Options::default(), 3, (4, 12), &KINDS, &accounts_and_tokens);
 }

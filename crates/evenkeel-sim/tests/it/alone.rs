@@ -23,7 +23,7 @@ fn services_and_accounts() {
     crash("endpointslice-controller", services::options(), &services::follow);
     crash("endpoints-controller", services::options(), &services::follow);
     crash("resourcequota-controller", Options::default(), &quotas::filled_and_emptied);
-    crash("serviceaccount-token-controller", accounts::options(), &accounts::accounts_and_tokens);
+    crash("serviceaccount-token-controller", Options::default(), &accounts::accounts_and_tokens);
     crash(
         "clusterrole-aggregation-controller",
         identity::without_nodes(),

@@ -276,8 +276,7 @@ fn lost_claim_is_bound_when_its_volume_returns() {
 
 #[test]
 fn provisioning_with_random_faults() {
-    let options = options().uncompared("attachments are named after volumes and chosen nodes");
-    several(&options, 8, (6, 30), &KINDS, &provisioning);
+    several(&options(), 8, (6, 30), &KINDS, &provisioning);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{
     target::{Collection, Target, all_objects, collections, created, deleted, list},
 };
 use crate::simulation::{FaultKind, Simulation, Write};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Objects in normal form: two runs that differ by chance only, such as in times and generated names, have the same. See
@@ -18,24 +18,29 @@ impl EndState {
     /// Returns the normal form of the objects, without the fields that the JSON pointers `ignored` name, and without objects
     /// that are as `before`.
     pub(super) fn of(objects: Vec<Value>, before: &[Value], ignored: &[String]) -> Self {
-        Self(normalize(objects, before, ignored))
+        Self(normalize(objects, before, &[], ignored))
     }
 
     /// Reads the present objects of all resources with at least one write, except for Leases and Events. Fields that the
-    /// JSON pointers `ignored` name are left out, as are objects that are as `before`.
+    /// JSON pointers `ignored` name are left out, as are objects that are as `before`. Those that `named` has from earlier
+    /// observations, and that may be gone, still lend their names; the present ones with generated names are added to it.
     ///
     /// # Errors
     /// If the server does not answer.
     pub async fn observe(
         simulation: &Simulation,
         before: &[Value],
+        named: &mut Vec<Value>,
         ignored: &[String],
     ) -> Result<Self, String> {
         let mut objects = Vec::new();
         for collection in collections(&simulation.log().since(0)) {
             objects.extend(list(simulation.requests(), &collection).await?);
         }
-        Ok(Self::of(objects, before, ignored))
+        let is_named = |object: &&Value| object.pointer("/metadata/generateName").is_some();
+        let name = |object: &Value| json!({"kind": object["kind"], "metadata": object["metadata"]});
+        named.extend(objects.iter().filter(is_named).map(name));
+        Ok(Self(normalize(objects, before, named, ignored)))
     }
 
     /// Returns lines that show how this state differs from the one without a fault; none if it does not.

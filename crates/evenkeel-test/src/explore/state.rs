@@ -1,5 +1,9 @@
 //! Normal form of a cluster's objects, for comparisons of runs. It leaves out values that differ from run to run.
 
+use base64::{
+    Engine as _,
+    engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
+};
 use evenkeel_api::time::Timestamp;
 use serde_json::{Map, Value};
 use std::{
@@ -33,6 +37,15 @@ const SETS: [&str; 7] =
 /// Prefix of the name of a pod's volume with its token. The server chooses the rest.
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
+/// Prefix of the name of a VolumeAttachment, before a hash of its driver, volume and node.
+const ATTACHMENT: &str = "csi-";
+
+/// Number of characters of a UUID.
+const UUID_LENGTH: usize = 36;
+
+/// Type of a Secret with a token of a ServiceAccount.
+const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
+
 /// Objects in normal form, by kind and name. Several objects have the same name if the server generated it.
 pub(super) type State = BTreeMap<String, Vec<Value>>;
 
@@ -40,9 +53,15 @@ pub(super) type State = BTreeMap<String, Vec<Value>>;
 /// kind that it is for, such as `Pod/status/phase`. Objects that were there
 /// `before`, and have the same normal form as then, are left out, though they may have been written: the server's own, with
 /// its certificates, and those that an operator writes again when it restarts.
-pub(super) fn normalize(objects: Vec<Value>, before: &[Value], ignored: &[String]) -> State {
+/// Objects that were `named` before, and may be gone, lend their names too.
+pub(super) fn normalize(
+    objects: Vec<Value>,
+    before: &[Value],
+    named: &[Value],
+    ignored: &[String],
+) -> State {
     let mut names = Names::default();
-    for object in objects.iter().chain(before) {
+    for object in objects.iter().chain(before).chain(named) {
         names.add(object);
     }
     let normal_form = |mut object: Value| {
@@ -53,12 +72,16 @@ pub(super) fn normalize(objects: Vec<Value>, before: &[Value], ignored: &[String
         let key = label(&object);
         let key = names.replace_names(&key).unwrap_or(key);
         let generation = object.pointer("/metadata/generation").and_then(Value::as_i64);
+        if let Some(claims) = token_claims(&object) {
+            object["data"]["token"] = claims;
+        }
         names.normalize(&mut object, generation);
         (key, object)
     };
     // An object has one normal form for each API version.
     let mut former = BTreeMap::<&str, Vec<Value>>::new();
-    for object in before {
+    let present: BTreeSet<String> = objects.iter().map(|object| uid(object).to_owned()).collect();
+    for object in before.iter().filter(|object| present.contains(uid(object))) {
         former.entry(uid(object)).or_default().push(normal_form(object.clone()).1);
     }
     let mut state = State::new();
@@ -92,6 +115,28 @@ fn generated_name(meta: &Value) -> Option<String> {
     text(&meta["name"]).starts_with(prefix).then(|| format!("{prefix}*"))
 }
 
+/// Returns the volume of a VolumeAttachment whose name is a hash, which depends on the uid of the volume's claim and on the
+/// node that the cluster chose.
+///
+/// Upstream: `getAttachmentName`.
+fn attached_volume(object: &Value) -> Option<&str> {
+    let hash = text(&object["metadata"]["name"]).strip_prefix(ATTACHMENT)?;
+    let is_hash = hash.len() == 64 && hash.bytes().all(|digit| digit.is_ascii_hexdigit());
+    let is_attachment = object["kind"] == "VolumeAttachment" && is_hash;
+    object.pointer("/spec/source/persistentVolumeName")?.as_str().filter(|_| is_attachment)
+}
+
+/// Returns the claims of a ServiceAccount's token in a Secret. Its signature differs each time.
+fn token_claims(object: &Value) -> Option<Value> {
+    if object["kind"] != "Secret" || object["type"] != ACCOUNT_TOKEN {
+        return None;
+    }
+    let token = STANDARD.decode(object.pointer("/data/token")?.as_str()?).ok()?;
+    let token = String::from_utf8(token).ok()?;
+    let [_, claims, _] = token.split('.').collect::<Vec<_>>()[..] else { return None };
+    serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
+}
+
 fn uid(object: &Value) -> &str {
     text(&object["metadata"]["uid"])
 }
@@ -114,21 +159,28 @@ fn remove(object: &mut Value, pointer: &str) {
     }
 }
 
+/// Maximum length of a chain of placeholders: the uid of an attachment stands for its name, which has the uid of a volume's
+/// claim, whose name has that of a pod.
+const MAX_CHAIN: usize = 6;
+
 /// Uids, generated names and addresses, with their placeholders.
 #[derive(Default)]
 struct Names {
-    replaced: BTreeMap<String, String>,
+    uids: BTreeMap<String, String>,
+    generated: BTreeMap<String, String>,
     addresses: BTreeSet<String>,
 }
 
 impl Names {
     fn add(&mut self, object: &Value) {
         let meta = &object["metadata"];
-        self.replaced.insert(text(&meta["uid"]).to_owned(), format!("<uid of {}>", label(object)));
-        if let Some(name) = generated_name(meta) {
-            self.replaced.insert(text(&meta["name"]).to_owned(), name);
+        self.uids.insert(text(&meta["uid"]).to_owned(), format!("<uid of {}>", label(object)));
+        let name = text(&meta["name"]).to_owned();
+        if let Some(volume) = attached_volume(object) {
+            self.generated.insert(name, format!("{ATTACHMENT}<{volume}>"));
+        } else if let Some(all) = generated_name(meta) {
+            self.generated.insert(name, all);
         }
-        self.replaced.remove("");
         self.add_addresses(object);
     }
 
@@ -204,18 +256,37 @@ impl Names {
     /// Replaces uids and generated names, the longest of those with the same prefix first. Returns `None` if there are none.
     fn replace_names(&self, text: &str) -> Option<String> {
         let mut replaced = None::<String>;
-        // A placeholder of a uid may contain another uid: a volume's name has the uid of its claim, whose name has the uid of a
-        // pod.
-        for _ in 0..3 {
-            for (name, by) in self.replaced.iter().rev() {
-                let text = replaced.as_deref().unwrap_or(text);
-                if text.contains(&**name) {
-                    replaced = Some(text.replace(&**name, by));
-                }
+        for _ in 0..MAX_CHAIN {
+            let Some(next) = self.replace_once(replaced.as_deref().unwrap_or(text)) else { break };
+            replaced = Some(next);
+        }
+        replaced
+    }
+
+    fn replace_once(&self, text: &str) -> Option<String> {
+        let mut replaced = None::<String>;
+        // Most objects have a uid, and most strings have none.
+        for uid in uuids(text) {
+            if let Some(by) = self.uids.get(uid) {
+                replaced = Some(replaced.as_deref().unwrap_or(text).replace(uid, by));
+            }
+        }
+        for (name, by) in self.generated.iter().rev() {
+            let text = replaced.as_deref().unwrap_or(text);
+            if text.contains(&**name) {
+                replaced = Some(text.replace(&**name, by));
             }
         }
         replaced
     }
+}
+
+/// Returns the parts of a text that have the form of a UUID.
+fn uuids(text: &str) -> impl Iterator<Item = &str> {
+    let starts = 0..(text.len() + 1).saturating_sub(UUID_LENGTH);
+    let has_dash = |start: &usize| text.as_bytes()[start + 8] == b'-';
+    let parts = starts.filter(has_dash).filter_map(|start| text.get(start..start + UUID_LENGTH));
+    parts.filter(|part| is_uuid(part))
 }
 
 fn is_uuid(text: &str) -> bool {
@@ -227,6 +298,10 @@ fn is_uuid(text: &str) -> bool {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn normalize(objects: Vec<Value>, before: &[Value], ignored: &[String]) -> State {
+        super::normalize(objects, before, &[], ignored)
+    }
 
     const UID: &str = "11111111-2222-4333-8444-555555555555";
     const OTHER: &str = "21111111-2222-4333-8444-555555555555";
@@ -290,6 +365,59 @@ mod tests {
         }
         let of_others = ["Pod/data".to_owned()];
         assert_ne!(normalize(map("a"), &[], &of_others), normalize(map("b"), &[], &of_others));
+    }
+
+    #[test]
+    fn an_attachment_is_named_after_its_volume_instead_of_a_hash() {
+        let attachment = |uid: &str, digit: &str| {
+            let claim = json!({"kind": "Claim", "metadata": {"name": "data", "uid": uid}});
+            let spec = json!({"nodeName": digit,
+                "source": {"persistentVolumeName": format!("pvc-{uid}")}});
+            let name = format!("csi-{}", digit.repeat(64));
+            let meta = json!({"name": name, "uid": digit});
+            vec![claim, json!({"kind": "VolumeAttachment", "metadata": meta, "spec": spec})]
+        };
+        let state = normalize(attachment(UID, "a"), &[], &[]);
+        assert_eq!(state, normalize(attachment(OTHER, "b"), &[], &[]));
+        let keys: Vec<&str> = state.keys().map(String::as_str).collect();
+        assert_eq!(keys, ["Claim data", "VolumeAttachment csi-<pvc-<uid of Claim data>>"]);
+        let named = |name: &str| {
+            let mut objects = attachment(UID, "a");
+            objects[1]["metadata"]["name"] = name.into();
+            normalize(objects, &[], &[])
+        };
+        assert_ne!(named("csi-a"), state, "a name that a user chose");
+    }
+
+    #[test]
+    fn an_object_that_is_gone_lends_its_generated_name() {
+        let pod = |claim: &str| json!({"kind": "Pod", "metadata": {"name": "a"}, "claim": claim});
+        let named = |name: &str| json!({"metadata": {"name": name, "generateName": "data-"}});
+        let state = |name: &str| {
+            super::normalize(vec![pod(name)], &[], &[named("data-x"), named("data-y")], &[])
+        };
+        assert_eq!(state("data-x"), state("data-y"));
+        assert_ne!(state("data-x"), state("data-z"), "nobody knows it");
+    }
+
+    #[test]
+    fn tokens_are_compared_without_signature() {
+        let secret = |uid: &str, account: &str, signature: &str| {
+            let claims = json!({"sub": account, "secret.uid": uid}).to_string();
+            let token = format!("e30.{}.{signature}", URL_SAFE_NO_PAD.encode(claims));
+            let data = json!({"token": STANDARD.encode(token)});
+            let meta = json!({"name": "token", "uid": uid});
+            normalize(
+                vec![
+                    json!({"kind": "Secret", "type": ACCOUNT_TOKEN, "metadata": meta, "data": data}),
+                ],
+                &[],
+                &[],
+            )
+        };
+        let one = secret(UID, "default", "a");
+        assert_eq!(one, secret(OTHER, "default", "b"));
+        assert_ne!(one, secret(UID, "other", "a"));
     }
 
     #[test]
