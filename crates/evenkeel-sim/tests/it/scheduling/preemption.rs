@@ -1,7 +1,7 @@
 //! Preemption under faults: pods of lower priority are evicted for more important ones, no more than necessary, and pods that a
 //! disruption budget protects stay.
 
-use super::{PodHistory, UNDISTURBED, behind, drawn, each_write, nodes, pod, ready};
+use super::{PodHistory, behind, drawn, each_write, nodes, pod, ready};
 use crate::{
     budgets::BUDGETS,
     fixtures::{MINUTE, PODS, REST, SECOND, SETS, SILENCE, is_ready},
@@ -64,7 +64,7 @@ async fn preemption(world: &mut World, faults: Faults) {
     world.arm(faults);
     world.create(PODS, &of_class("high", 4, "high", None)).await;
     runs(world, "high").await;
-    world.settle(UNDISTURBED).await;
+    world.settle(REST).await;
     let victims = pod_history.check(world, HIGH);
     assert_eq!(victims, ["p3".to_owned()].into(), "only the least important pod is evicted");
     assert_eq!(ready(&world.list(PODS).await), 4);
@@ -88,7 +88,7 @@ async fn several_victims(world: &mut World, faults: Faults) {
     world.arm(faults);
     world.create(PODS, &of_class("high", 8, "high", None)).await;
     runs(world, "high").await;
-    world.settle(UNDISTURBED).await;
+    world.settle(REST).await;
     let victims = pod_history.check(world, HIGH);
     assert_eq!(victims, ["a0", "a1"].map(str::to_owned).into());
     assert_eq!(ready(&world.list(PODS).await), 3);
@@ -106,7 +106,7 @@ async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     world.pass(Duration::from_millis(100)).await;
     world.create(PODS, &of_class("high", 8, "high", None)).await;
     runs(world, "high").await;
-    world.settle(UNDISTURBED).await;
+    world.settle(REST).await;
     let victims = pod_history.check(world, HIGH);
     assert!(victims.contains("p0") && victims.contains("p1"), "{victims:?}");
     let pods = world.list(PODS).await;
@@ -147,10 +147,10 @@ async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
     world.arm(faults);
     world.create(PODS, &of_class("first", 4, "high", None)).await;
     runs(world, "first").await;
-    world.settle(UNDISTURBED).await;
+    world.settle(REST).await;
     world.create(PODS, &of_class("second", 4, "high", None)).await;
     runs(world, "second").await;
-    world.settle(UNDISTURBED).await;
+    world.settle(REST).await;
     let victims = pod_history.check(world, HIGH);
     assert!(victims.len() == 2 && victims.contains("b1"), "{victims:?}");
     assert!(guarded.min_ready() >= 1, "{:?}", guarded.counts());
