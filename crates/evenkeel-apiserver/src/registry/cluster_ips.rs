@@ -68,17 +68,21 @@ pub(super) fn ranges(api: &Api) -> Vec<Range> {
 }
 
 /// Returns the reason why an address cannot be allocated, or `None` if it can. `has_service` returns whether a Service
-/// uses an address.
+/// uses an address. A dry run may have an address that is in use.
+///
+/// Upstream: `allocateService`.
 pub(super) fn refusal(
     api: &Api,
     ranges: &[Range],
     ip: IpAddr,
+    dry_run: bool,
     has_service: impl Fn(IpAddr) -> bool,
 ) -> Option<&'static str> {
     if !ranges.iter().any(|range| range.ready && range.contains(ip)) {
         return Some("the provided network does not match the current range");
     }
-    (has_service(ip) || has_ip_address(api, ip)).then_some("provided IP is already allocated")
+    (!dry_run && (has_service(ip) || has_ip_address(api, ip)))
+        .then_some("provided IP is already allocated")
 }
 
 /// Returns a free address of the family, or `None` if all its ranges are full. `is_unused` returns whether no Service

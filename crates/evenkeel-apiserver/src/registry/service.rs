@@ -90,7 +90,7 @@ fn allocate(cx: &Context<'_>, service: &mut Value, old: Option<&Value>) -> Resul
         return Err(StatusError::invalid(&kind, cx.name, &refused));
     }
     let mut errors = Vec::new();
-    match allocate_cluster_ips(cx.api, service, old) {
+    match allocate_cluster_ips(cx, service, old) {
         Ok(()) => {}
         Err(AllocationError::Invalid(error)) => errors.push(*error),
         Err(AllocationError::Full) => {
@@ -291,7 +291,7 @@ enum AllocationError {
 ///
 /// Upstream: `allocClusterIPs`, `updateClusterIPs`.
 fn allocate_cluster_ips(
-    api: &Api,
+    cx: &Context<'_>,
     service: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), AllocationError> {
@@ -313,11 +313,11 @@ fn allocate_cluster_ips(
     let mut requested = list(service, "spec.clusterIPs").to_vec();
     // As in upstream, errors quote the list with an empty string for each missing address.
     requested.resize(requested.len().max(families.len()), "".into());
-    let ranges = cluster_ips::ranges(api);
+    let ranges = cluster_ips::ranges(cx.api);
     let mut ips = requested.clone();
     for (family, ip) in families.into_iter().zip(&mut ips).skip(first_to_allocate) {
         let wanted = ip.as_str().unwrap_or_default();
-        *ip = allocate_cluster_ip(api, &ranges, family, wanted, &requested)?.into();
+        *ip = allocate_cluster_ip(cx, &ranges, family, wanted, &requested)?.into();
     }
     if first_to_allocate == 0
         && let Some(first) = ips.first()
@@ -333,12 +333,13 @@ fn allocate_cluster_ips(
 ///
 /// Upstream: `allocIPs`.
 fn allocate_cluster_ip(
-    api: &Api,
+    cx: &Context<'_>,
     ranges: &[Range],
     family: IpFamily,
     requested: &str,
     all_requested: &[Value],
 ) -> Result<String, AllocationError> {
+    let api = cx.api;
     let has_service = |ip| is_taken(api, &address_value(ip));
     if requested.is_empty() {
         let free = cluster_ips::find_free(api, ranges, family, |ip| !has_service(ip));
@@ -346,7 +347,7 @@ fn allocate_cluster_ip(
     }
     // An invalid address is kept, so that validation refuses it.
     let Ok(address) = requested.parse() else { return Ok(requested.to_owned()) };
-    match cluster_ips::refusal(api, ranges, address, has_service) {
+    match cluster_ips::refusal(api, ranges, address, cx.dry_run, has_service) {
         None => Ok(requested.to_owned()),
         Some(why) => {
             let why = format!("failed to allocate IP {requested}: {why}");

@@ -112,7 +112,7 @@ impl Write<'_> {
 
     /// Returns the error of a create if an object with this name exists.
     fn already_exists(&self, name: &str) -> StatusError {
-        let mut error = StatusError::already_exists(&self.stored.name, name);
+        let mut error = StatusError::already_exists(&self.request.resource().name, name);
         let key = key(&self.stored, self.request.target.namespace, name);
         let existing = self.request.api.store.get(&self.stored.resource_prefix, &key);
         let existing = existing.and_then(|entry| entry.decode().ok());
