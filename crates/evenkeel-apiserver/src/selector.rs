@@ -220,9 +220,10 @@ fn resolve_field(resource: &ResourceType, path: &str) -> Result<Field, StatusErr
     match path {
         "metadata.name" => Ok(Field::Name),
         // Of the cluster-scoped kinds, only built-in kinds without selectable fields of their own accept it, because
-        // they have the default field label conversion function.
+        // they have the default field label conversion function. That of PodCertificateRequests does not accept it.
         "metadata.namespace"
-            if resource.namespaced || resource.custom.is_none() && selectable.is_empty() =>
+            if resource.namespaced && resource.kind() != "PodCertificateRequest"
+                || resource.custom.is_none() && selectable.is_empty() =>
         {
             Ok(Field::Namespace)
         }

@@ -12,7 +12,6 @@ use http::{HeaderMap, HeaderValue, Response};
 
 use crate::api::Api;
 use crate::output::Format;
-use crate::resource::Rows;
 use evenkeel_apimachinery::encode::accept;
 use evenkeel_apimachinery::status::StatusError;
 
@@ -59,7 +58,7 @@ pub(crate) fn serve(
             let api_version = format!("{group}/{version}");
             if rows.has_version(&api_version) {
                 legacy::resources(&rows, &api_version)
-            } else if has_group(&rows, group) {
+            } else if is_routed(api, path) {
                 return Some(status(&StatusError::resource_not_found()));
             } else {
                 return None;
@@ -72,10 +71,6 @@ pub(crate) fn serve(
         return Some(status(&StatusError::not_acceptable(&FORMS)));
     };
     Some(document_response(content_type, bytes))
-}
-
-fn has_group(rows: &Rows, group: &str) -> bool {
-    rows.all.iter().any(|resource| resource.group() == group)
 }
 
 /// Returns whether `Accept` prefers the aggregated document to the unaggregated one.
