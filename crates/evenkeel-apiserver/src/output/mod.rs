@@ -210,9 +210,15 @@ impl Format {
             }
             (Shape::Table(include), _) => {
                 let mut rows = Vec::with_capacity(items.len());
+                let mut default_class = table::DefaultClass::default();
                 for item in items {
-                    rows.push(table::row(resource, self.meta_version, include, parse(&item)?, now));
+                    let object = parse(&item)?;
+                    if resource.group() == "storage.k8s.io" && resource.kind() == "StorageClass" {
+                        default_class.consider(rows.len(), &object);
+                    }
+                    rows.push(table::row(resource, self.meta_version, include, object, now));
                 }
+                default_class.mark(&mut rows);
                 self.encode(&table::table(
                     resource,
                     self.meta_version,
@@ -236,8 +242,13 @@ impl Format {
                 let (kind, version) = self.list_type(resource);
                 let meta =
                     if self.is_metadata() { meta.to_json() } else { meta.to_json_for(resource) };
+                let items = if self.is_metadata() && encoded_items.is_empty() {
+                    Value::Null
+                } else {
+                    Value::Array(encoded_items)
+                };
                 self.encode(
-                    &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": encoded_items}),
+                    &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": items}),
                 )
             }
         }

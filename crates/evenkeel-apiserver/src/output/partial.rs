@@ -85,6 +85,12 @@ pub(super) fn metadata_list(
 ) -> Result<Bytes, StatusError> {
     let mut out = Vec::with_capacity(256 + items.len() * 256);
     let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.to_json()});
+    // As in Go, a list without items is nil.
+    if items.len() == 0 {
+        let mut head = head;
+        head["items"] = Value::Null;
+        return Ok(format!("{head}\n").into());
+    }
     open_list(&head, &mut out);
     for (index, item) in items.enumerate() {
         if index > 0 {

@@ -144,6 +144,48 @@ pub(super) fn row(
     row
 }
 
+/// Search for the default StorageClass among the objects of a list: the newest with the annotation, and of several
+/// that are equally old the first by name.
+///
+/// Upstream: `getEffectiveDefaultStorageClass`.
+#[derive(Debug, Default)]
+pub(super) struct DefaultClass {
+    /// Creation, name and row of the class that is the default so far.
+    found: Option<(Option<Timestamp>, String, usize)>,
+}
+
+impl DefaultClass {
+    /// Considers an object for the row `index`.
+    pub(super) fn consider(&mut self, index: usize, class: &Value) {
+        const KEYS: [&str; 2] = [
+            "storageclass.kubernetes.io/is-default-class",
+            "storageclass.beta.kubernetes.io/is-default-class",
+        ];
+        let annotations = class.pointer("/metadata/annotations");
+        let is_set =
+            |key: &&str| annotations.and_then(|all| all.get(key)).is_some_and(|v| v == "true");
+        if !KEYS.iter().any(|key| is_set(key)) {
+            return;
+        }
+        let created = text(class, "metadata.creationTimestamp").parse().ok();
+        let name = text(class, "metadata.name");
+        let is_better = self.found.as_ref().is_none_or(|(best, best_name, _)| {
+            created > *best || created == *best && name < best_name.as_str()
+        });
+        if is_better {
+            self.found = Some((created, name.to_owned(), index));
+        }
+    }
+
+    /// Marks the default class in its row, if there is one.
+    pub(super) fn mark(self, rows: &mut [Value]) {
+        let Some((_, name, index)) = self.found else { return };
+        if let Some(cell) = rows.get_mut(index).and_then(|row| row.pointer_mut("/cells/0")) {
+            *cell = Value::from(format!("{name} (default)"));
+        }
+    }
+}
+
 /// Returns the condition `Completed` in the row of a finished pod, which clients may hide.
 ///
 /// Upstream: `podSuccessConditions`, `podFailedConditions`.

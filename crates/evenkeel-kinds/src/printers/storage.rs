@@ -2,7 +2,7 @@
 
 use super::cells::{Cells, NONE, UNSET, age, created_at, join, name, text_or};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{flag, get, list, object, text};
+use evenkeel_apimachinery::value::{flag, get, list, text};
 use serde_json::{Value, json};
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
@@ -48,20 +48,12 @@ fn csi_driver(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
-/// Returns the cells of a StorageClass. The name shows whether the class is the default.
+/// Returns the cells of a StorageClass. A list marks the default class.
 ///
 /// Upstream: `printStorageClass`.
 fn storage_class(printed: &PrintedObject<'_>) -> Cells {
-    let mut shown = name(printed).to_owned();
-    let key = "storageclass.kubernetes.io/is-default-class";
-    if object(printed, "metadata.annotations")
-        .and_then(|annotations| annotations.get(key))
-        .is_some_and(|value| value == "true")
-    {
-        shown.push_str(" (default)");
-    }
     vec![
-        json!(shown),
+        json!(name(printed)),
         json!(text(printed, "provisioner")),
         json!(text_or(printed, "reclaimPolicy", "Delete")),
         json!(text_or(printed, "volumeBindingMode", "Immediate")),
