@@ -13,7 +13,6 @@ use serde_json::Value;
 
 use crate::api::Context;
 use crate::auth::{Attributes, PolicyRule, Role, RoleRef, escalation};
-use crate::resource::GroupResource;
 use crate::resource::key;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::{get, list, same_meaning, set};
@@ -123,10 +122,11 @@ fn rules_of(
     namespace: &str,
     name: &str,
 ) -> Result<Vec<PolicyRule>, StatusError> {
-    let not_found = || {
-        let resource = GroupResource { group: GROUP.into(), resource: plural.into() };
-        StatusError::not_found(&resource, name)
-    };
+    if name.is_empty() {
+        return Err(StatusError::bad_request("Name parameter required."));
+    }
+    // Upstream's store names the resource of the request, not that of the role.
+    let not_found = || StatusError::not_found(&cx.resource.name, name);
     let resource = cx.api.table.get(&format!("{GROUP}/v1"), plural).ok_or_else(not_found)?;
     let entry = cx.api.store.get(&resource.resource_prefix, &key(&resource, namespace, name));
     let entry = entry.ok_or_else(not_found)?;
