@@ -23,6 +23,7 @@ pub(crate) mod topology;
 mod versioned;
 pub(crate) mod webhook;
 
+use self::attributes::Operation;
 use crate::api::Context;
 use crate::loopback;
 use evenkeel_apimachinery::status::StatusError;
@@ -143,13 +144,36 @@ const CHECKS: [(Plugin, [&str; 3], Check); 14] = {
     ]
 };
 
-/// Runs the enabled plug-ins of [`STEPS`] that handle this kind.
-fn admit(cx: &Context<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), StatusError> {
+/// Runs the enabled plug-ins of [`STEPS`] that handle this kind, and NodeRestriction in its place among them: after
+/// ServiceAccount.
+fn admit(
+    cx: &Context<'_>,
+    operation: Operation,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
+    let follows =
+        |(plugin, ..): &(Plugin, [&str; 3], Step)| *plugin == Plugin::TaintNodesByCondition;
+    let (before, after) = STEPS.split_at(STEPS.iter().position(follows).unwrap_or(STEPS.len()));
+    run_steps(before, cx, object, old)?;
+    if operation == Operation::Create {
+        noderestriction::admit(cx, operation, object, &Value::Null)?;
+    }
+    run_steps(after, cx, object, old)
+}
+
+/// Runs those of `steps` that are enabled and handle this kind.
+fn run_steps(
+    steps: &[(Plugin, [&str; 3], Step)],
+    cx: &Context<'_>,
+    object: &mut Value,
+    old: Option<&Value>,
+) -> Result<(), StatusError> {
     if cx.resource.custom.is_some() {
         return Ok(());
     }
     let target = [cx.resource.group(), cx.resource.kind(), cx.subresource];
-    let steps = STEPS.iter().filter(|(_, handled, _)| *handled == target);
+    let steps = steps.iter().filter(|(_, handled, _)| *handled == target);
     for (_, _, step) in steps.filter(|(plugin, ..)| cx.api.plugins.has(*plugin)) {
         match (step, old) {
             (Step::Create(admit), None) => admit(cx, object)?,

@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use super::attributes::Operation;
-use super::{noderestriction, policy, webhook};
+use super::{policy, webhook};
 use crate::api::Context;
 use evenkeel_apimachinery::status::StatusError;
 
@@ -54,10 +54,7 @@ impl<'a> Mutating<'a> {
         warnings: &mut Vec<String>,
     ) -> Result<bool, StatusError> {
         let (cx, operation) = (self.cx, self.operation);
-        if operation == Operation::Create {
-            noderestriction::admit(cx, operation, object, &Value::Null)?;
-        }
-        super::admit(cx, object, old)?;
+        super::admit(cx, operation, object, old)?;
         let changed_by_policy = self.policies.pass(cx, operation, object, old).await?;
         let changed_by_webhook = self.webhooks.pass(cx, operation, object, old, warnings).await?;
         Ok(changed_by_policy || changed_by_webhook)
