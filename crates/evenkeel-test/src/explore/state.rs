@@ -374,7 +374,7 @@ mod tests {
             let spec = json!({"nodeName": digit,
                 "source": {"persistentVolumeName": format!("pvc-{uid}")}});
             let name = format!("csi-{}", digit.repeat(64));
-            let meta = json!({"name": name, "uid": digit});
+            let meta = json!({"name": name, "uid": format!("{digit}{}", &UID[1..])});
             vec![claim, json!({"kind": "VolumeAttachment", "metadata": meta, "spec": spec})]
         };
         let state = normalize(attachment(UID, "a"), &[], &[]);
