@@ -141,8 +141,9 @@ async fn bindings_give_what_the_writer_holds_or_may_bind() {
         &mallory.ask("POST", &local, binding("b", "Role", "secrets", "eve")).await
     ));
     // A role that does not exist could get any rules later.
+    // As upstream, the error names the resource of the request.
     for (path, kind, plural) in
-        [(&cluster, "ClusterRole", "clusterroles"), (&local, "Role", "roles")]
+        [(&cluster, "ClusterRole", "clusterrolebindings"), (&local, "Role", "rolebindings")]
     {
         let (code, status) = mallory.ask("POST", path, binding("b", kind, "gone", "eve")).await;
         let message = format!("{plural}.{GROUP} \"gone\" not found");

@@ -239,20 +239,19 @@ async fn a_node_makes_its_mirror_pods_only() {
         (owner("uid", json!("x")), &mismatch),
         (
             spec("serviceAccountName", json!("default")),
-            "can not create pods that reference serviceaccounts",
+            // The plug-in ServiceAccount is before NodeRestriction.
+            "a mirror pod may not reference service accounts",
         ),
         (
             spec("serviceAccount", json!("default")),
-            "can not create pods that reference serviceaccounts",
+            // The plug-in ServiceAccount is before NodeRestriction.
+            "a mirror pod may not reference service accounts",
         ),
         (
             spec("imagePullSecrets", json!([{"name": "s"}])),
-            "can not create pods that reference secrets",
+            "a mirror pod may not reference secrets",
         ),
-        (
-            volume(json!({"secret": {"secretName": "s"}})),
-            "can not create pods that reference secrets",
-        ),
+        (volume(json!({"secret": {"secretName": "s"}})), "a mirror pod may not reference secrets"),
         (
             volume(json!({"configMap": {"name": "s"}})),
             "can not create pods that reference configmaps",
@@ -267,7 +266,7 @@ async fn a_node_makes_its_mirror_pods_only() {
         ),
         (
             volume(json!({"projected": {"sources": [{"serviceAccountToken": {"path": "p"}}]}})),
-            "can not create pods that reference serviceaccounts (via projected volumes)",
+            "a mirror pod may not use ServiceAccountToken volume projections",
         ),
     ] {
         refused(&world.kubelet.ask("POST", PODS, pod).await, words);
