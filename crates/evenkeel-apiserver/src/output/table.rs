@@ -164,7 +164,7 @@ impl DefaultClass {
         let annotations = class.pointer("/metadata/annotations");
         let is_set =
             |key: &&str| annotations.and_then(|all| all.get(key)).is_some_and(|v| v == "true");
-        if !KEYS.iter().any(|key| is_set(key)) {
+        if !KEYS.iter().any(is_set) {
             return;
         }
         let created = text(class, "metadata.creationTimestamp").parse().ok();
