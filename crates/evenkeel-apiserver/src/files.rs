@@ -25,8 +25,8 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// Creates a private folder and its missing parents, and syncs their names to disk: without this, a power failure may
-/// remove a folder with all its synced files. Makes an existing folder private if `ours` accepts the
-/// names of all its entries. Does not change a folder with other files, but logs a warning.
+/// remove a folder with all its synced files. Makes an existing folder private if `ours` accepts the names of all its
+/// entries. Does not change a folder with other files, but logs a warning.
 pub(crate) fn make_folder(path: &Path, ours: impl Fn(&str) -> bool) -> io::Result<()> {
     let missing = path
         .ancestors()

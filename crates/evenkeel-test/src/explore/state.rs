@@ -50,10 +50,9 @@ const ACCOUNT_TOKEN: &str = "kubernetes.io/service-account-token";
 pub(super) type State = BTreeMap<String, Vec<Value>>;
 
 /// Returns the normal form of the objects, without the fields that the JSON pointers `ignored` name. A pointer may begin with the
-/// kind that it is for, such as `Pod/status/phase`. Objects that were there
-/// `before`, and have the same normal form as then, are left out, though they may have been written: the server's own, with
-/// its certificates, and those that an operator writes again when it restarts.
-/// Objects that were `named` before, and may be gone, lend their names too.
+/// kind that it is for, such as `Pod/status/phase`. Objects in `before` with an unchanged normal form are left out, even if they
+/// were written: the server's own objects, such as its certificates, and those that an operator writes again when it restarts.
+/// Uids and generated names of the objects in `named`, which may be gone, are replaced as well.
 pub(super) fn normalize(
     objects: Vec<Value>,
     before: &[Value],
