@@ -12,45 +12,98 @@
 //! `resource/custom.rs` has `Definition`. Defaults are stored with the object. They are also applied on each read,
 //! because defaults may have been added to the schema since the write.
 
+use std::ops::ControlFlow;
+
 use serde_json::Value;
 
 use super::structural::Structural;
 
-/// Sets the defaults of absent fields at every depth. A null counts as absent if the schema is not nullable.
+/// Approximate memory in bytes that the defaults of one object may take. A list of empty items in a small request could
+/// otherwise get gigabytes of defaults. A value counts as [`NODE_BYTES`] and has at least two bytes in JSON, so an object
+/// whose defaults exceed this is larger than what the store accepts.
+///
+/// Upstream has no such limit.
+const MAX_DEFAULTS: usize = 64 << 20;
+/// Memory in bytes of a value without its text.
+const NODE_BYTES: usize = 80;
+
+/// Sets the defaults of absent fields at every depth. A null counts as absent if the schema is not nullable. Returns
+/// whether all are set. It stops at [`MAX_DEFAULTS`]: the store then refuses the object as too large, and a stored object
+/// is read with fewer defaults.
 ///
 /// Upstream: `structuraldefaulting.Default`.
-pub fn set_defaults(value: &mut Value, schema: &Structural) {
-    match value {
-        Value::Object(fields) => {
-            for (name, property) in &schema.properties {
-                let Some(default) = &property.default else { continue };
-                let absent = fields.get(&**name).is_none_or(|v| v.is_null() && !property.nullable);
-                if absent {
-                    fields.insert(name.to_string(), default.clone());
+pub fn set_defaults(value: &mut Value, schema: &Structural) -> bool {
+    set_defaults_within(MAX_DEFAULTS, value, schema)
+}
+
+fn set_defaults_within(max: usize, value: &mut Value, schema: &Structural) -> bool {
+    Budget(max).set_defaults(value, schema).is_continue()
+}
+
+/// Memory that is left for defaults.
+struct Budget(usize);
+
+impl Budget {
+    /// Returns a copy of a default, if the memory suffices for it.
+    fn copy(&mut self, default: &Value) -> ControlFlow<(), Value> {
+        match self.0.checked_sub(memory(default)) {
+            Some(rest) => {
+                self.0 = rest;
+                ControlFlow::Continue(default.clone())
+            }
+            None => ControlFlow::Break(()),
+        }
+    }
+
+    fn set_defaults(&mut self, value: &mut Value, schema: &Structural) -> ControlFlow<()> {
+        match value {
+            Value::Object(fields) => {
+                for (name, property) in &schema.properties {
+                    let Some(default) = &property.default else { continue };
+                    let absent =
+                        fields.get(&**name).is_none_or(|v| v.is_null() && !property.nullable);
+                    if absent {
+                        fields.insert(name.to_string(), self.copy(default)?);
+                    }
+                }
+                for (name, value) in fields.iter_mut() {
+                    let Some(child) = schema.child(name) else { continue };
+                    self.set_defaults_at(value, child)?;
                 }
             }
-            for (name, value) in fields.iter_mut() {
-                let Some(child) = schema.child(name) else { continue };
-                set_defaults_at(value, child);
+            Value::Array(items) => {
+                let Some(child) = &schema.items else { return ControlFlow::Continue(()) };
+                items.iter_mut().try_for_each(|item| self.set_defaults_at(item, child))?;
             }
+            _ => {}
         }
-        Value::Array(items) => {
-            let Some(child) = &schema.items else { return };
-            items.iter_mut().for_each(|item| set_defaults_at(item, child));
+        ControlFlow::Continue(())
+    }
+
+    /// Replaces a null that the schema does not allow by the schema's default, then sets the defaults of the fields below
+    /// it.
+    fn set_defaults_at(&mut self, value: &mut Value, schema: &Structural) -> ControlFlow<()> {
+        if value.is_null()
+            && !schema.nullable
+            && let Some(default) = &schema.default
+        {
+            *value = self.copy(default)?;
         }
-        _ => {}
+        self.set_defaults(value, schema)
     }
 }
 
-/// Replaces a null that the schema does not allow by the schema's default, then sets the defaults of the fields below it.
-fn set_defaults_at(value: &mut Value, schema: &Structural) {
-    if value.is_null()
-        && !schema.nullable
-        && let Some(default) = &schema.default
-    {
-        *value = default.clone();
-    }
-    set_defaults(value, schema);
+/// Returns the approximate memory of a value in bytes.
+fn memory(value: &Value) -> usize {
+    let text = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(memory).sum(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| name.len() + memory(value)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    NODE_BYTES + text
 }
 
 /// Removes null fields whose schema is not nullable and has no default.
@@ -103,6 +156,20 @@ mod tests {
             value,
             json!({"spec": {"l": [{"x": "y"}, {"x": "z"}], "o": null, "a": {"n": 3}}})
         );
+    }
+
+    #[test]
+    fn defaults_take_bounded_memory() {
+        let schema = Structural::new(
+            &json!({"type": "object", "properties": {"l": {"type": "array", "items": {
+            "type": "object", "properties": {"x": {"type": "string", "default": "y".repeat(920)}}}}}}),
+        );
+        let mut value = json!({"l": vec![json!({}); 100]});
+        assert!(!set_defaults_within(10_000, &mut value, &schema));
+        let set = value["l"].as_array().unwrap().iter().filter(|item| item.get("x").is_some());
+        assert_eq!(set.count(), 10);
+        let mut value = json!({"l": vec![json!({}); 10]});
+        assert!(set_defaults_within(10_000, &mut value, &schema));
     }
 
     #[test]

@@ -87,7 +87,15 @@ impl Definition {
     pub(crate) fn prune_and_default(&self, object: &mut Value) {
         self.prune(object);
         if let Some(structural) = self.structural(text(object, "apiVersion")) {
-            defaulting::set_defaults(object, structural);
+            if !defaulting::set_defaults(object, structural) {
+                tracing::warn!(
+                    api_version = text(object, "apiVersion"),
+                    kind = text(object, "kind"),
+                    namespace = text(&object["metadata"], "namespace"),
+                    name = text(&object["metadata"], "name"),
+                    "the defaults of the object are too large; some are not set"
+                );
+            }
         }
     }
 
