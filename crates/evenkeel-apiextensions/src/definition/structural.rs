@@ -258,10 +258,23 @@ fn validate_value_validation(
     }
     let pattern = text(schema, "pattern");
     if !pattern.is_empty()
-        && let Err(error) = patterns::compile(pattern)
+        && let Err(error) = check_pattern(pattern, errors)
     {
         let detail = format!("must be a valid regular expression, but isn't: {error}");
         errors.push(FieldError::invalid(format!("{field_path}.pattern"), pattern, detail));
+    }
+}
+
+/// Number of errors after which a definition's patterns are checked for their syntax alone.
+const MAX_ERRORS_OF_COMPILED: usize = 10;
+
+/// Checks a pattern. It costs much to find that a pattern is too large, so a definition with many errors, which is refused
+/// anyway, gets a cheaper check.
+fn check_pattern(pattern: &str, errors: &[FieldError]) -> Result<(), String> {
+    if errors.len() < MAX_ERRORS_OF_COMPILED {
+        patterns::compile(pattern).map(drop)
+    } else {
+        patterns::check(pattern)
     }
 }
 
