@@ -87,6 +87,36 @@ impl Durable {
         Self { backend, transformer, history, clock, folder, mode, next_retry }
     }
 
+    /// Reserves disk space before the first write, for a folder that has objects. Its disk may have become full before the
+    /// start.
+    pub(super) fn reserve_now(mut self) -> Self {
+        self.next_retry = None;
+        self.reserve();
+        self
+    }
+
+    /// Reserves disk space. On a disk without room for it, the engine accepts only deletions from now on: other writes would
+    /// take the room that deletions need.
+    fn reserve(&mut self) {
+        match self.backend.reserve() {
+            Ok(()) => {
+                self.mode = Mode::Healthy { reserved: true };
+                self.next_retry = None;
+            }
+            Err(BackendError::Full(why)) => {
+                self.mode = Mode::Full { why, shrink: true };
+                self.next_retry = Some(self.clock.instant() + RETRY_INTERVAL);
+                if let Some(refusal) = self.refusal() {
+                    tracing::error!(error = %refusal.why, "writes are refused");
+                }
+            }
+            Err(error) => {
+                tracing::debug!(%error, "no disk space is reserved");
+                self.next_retry = Some(self.clock.instant() + RESERVE_RETRY_INTERVAL);
+            }
+        }
+    }
+
     /// Returns which writes the store refuses, with the reason; `None` if the engine is healthy.
     pub(super) fn refusal(&self) -> Option<Refusal> {
         let folder = &self.folder;
@@ -217,9 +247,7 @@ impl Durable {
         match self.mode.clone() {
             Mode::Healthy { reserved } => {
                 if !reserved && is_due {
-                    let reserved = self.backend.reserve().is_ok();
-                    self.mode = Mode::Healthy { reserved };
-                    self.next_retry = (!reserved).then(|| now + RESERVE_RETRY_INTERVAL);
+                    self.reserve();
                 }
                 self.history.schedule(now);
                 self.compact(state);

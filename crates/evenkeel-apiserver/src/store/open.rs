@@ -50,7 +50,9 @@ pub(super) fn open(
         history_since = extent.compacted,
         "the store is open"
     );
-    Ok((state, Durable::new(Box::new(engine), transformer, history, clock, folder_path)))
+    let durable = Durable::new(Box::new(engine), transformer, history, clock, folder_path);
+    let durable = if extent.revision > 0 { durable.reserve_now() } else { durable };
+    Ok((state, durable))
 }
 
 /// Converts the error of opening a file.

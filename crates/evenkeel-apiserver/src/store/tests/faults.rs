@@ -63,6 +63,31 @@ async fn a_full_disk_accepts_only_deletions_until_space_is_free() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_full_disk_accepts_only_deletions_after_a_restart() {
+    let folder = FaultyFolder::new(1);
+    let store = on(&folder).expect("a new folder");
+    put(&store, "first", 100).await.expect("written");
+    tokio::time::advance(Duration::from_secs(2)).await;
+    put(&store, "first", 200).await.expect("written, and space is set aside");
+    folder.set(|faults| faults.capacity = Some(9 << 20));
+    let mut n = 0;
+    while put(&store, &format!("k{n}"), 20_000).await.is_ok() {
+        n += 1;
+    }
+    delete(&store, "k0").await.expect("space was set aside");
+    let folder = folder.crash();
+    folder.set(|faults| faults.capacity = Some(9 << 20));
+    let store = on(&folder).expect("whole");
+    for at in 0..3 {
+        let result = put(&store, &format!("more{at}"), 1).await;
+        assert!(refused(&result).contains("objects can be read and deleted"), "{result:?}");
+    }
+    for at in 1..n.min(20) {
+        delete(&store, &format!("k{at}")).await.expect("no other write took the space");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn deletions_alone_free_enough_space_for_writes() {
     let folder = FaultyFolder::new(1);
     let store = on(&folder).expect("a new folder");
