@@ -44,6 +44,8 @@ const MAX_KEY_ID: usize = 1024;
 const MAX_SOURCE: usize = 1024;
 /// Maximum size of all annotations in bytes.
 const MAX_ANNOTATIONS: usize = 32 * 1024;
+/// Maximum number of characters of a plugin's text in an error.
+const MAX_EXCERPT: usize = 200;
 /// Type of a source that is a key.
 const KEY: i32 = 0;
 /// Type of a source that is a seed.
@@ -153,7 +155,7 @@ impl Kms {
         })?;
         let mut errors = Vec::new();
         if status.healthz != "ok" {
-            errors.push(format!("got unexpected healthz status: {}", status.healthz));
+            errors.push(format!("got unexpected healthz status: {}", excerpt(&status.healthz)));
         }
         if matches!(&*status.version, "v2" | "v2beta1") {
             let mut state = self.state();
@@ -163,11 +165,12 @@ impl Kms {
             if state.version != status.version {
                 errors.push(format!(
                     "KMSv2 API version should not change after the initial status response version {}, got {}",
-                    state.version, status.version
+                    state.version,
+                    excerpt(&status.version)
                 ));
             }
         } else {
-            errors.push(format!("expected KMSv2 API version v2, got {}", status.version));
+            errors.push(format!("expected KMSv2 API version v2, got {}", excerpt(&status.version)));
         }
         match check_key_id(&status.key_id) {
             Err(why) => errors.push(format!("got invalid KMSv2 KeyID: {why}")),
@@ -332,6 +335,11 @@ impl Source {
         }
         Ok(())
     }
+}
+
+/// Returns the beginning of a text that the plugin sent, for errors, which are logged each time the health is checked.
+fn excerpt(text: &str) -> &str {
+    text.char_indices().nth(MAX_EXCERPT).and_then(|(end, _)| text.get(..end)).unwrap_or(text)
 }
 
 /// Checks that the key ID is not empty and not too long.
