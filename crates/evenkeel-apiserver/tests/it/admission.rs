@@ -463,6 +463,37 @@ async fn webhooks_that_want_it_and_plugins_see_what_later_webhooks_changed() {
     assert_eq!(mounted, [true, true, false], "{made:?}");
 }
 
+/// Moves the object to another namespace.
+fn moved(review: &Value) -> (StatusCode, Value) {
+    patched(review, &json!([{"op": "add", "path": "/metadata/namespace", "value": "kube-system"}]))
+}
+
+#[tokio::test]
+async fn a_webhook_cannot_move_an_object_to_another_namespace() {
+    let own = Identity::own(|_| {});
+    let client = Client::start().await;
+    let moves = Webhook::start(&own, "/moves", moved).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    client.make(maps, json!({"metadata": {"name": "old"}})).await;
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]});
+    mutating(&client, &rule, &[("moves", &moves.config, "Never")]).await;
+    let patch = json!({"data": {"a": "b"}});
+    for (method, path, body) in [
+        ("POST", maps, json!({"metadata": {"name": "new"}})),
+        ("PUT", &*format!("{maps}/old"), json!({"metadata": {"name": "old"}, "data": {"a": "b"}})),
+        ("PATCH", &*format!("{maps}/old"), patch),
+    ] {
+        let (code, refused) = client.ask(method, path, body).await;
+        assert_eq!(code, StatusCode::BAD_REQUEST, "{method}: {refused}");
+        assert_eq!(
+            refused["message"],
+            "the namespace of the provided object does not match the namespace sent on the request"
+        );
+    }
+    let left = client.get(maps).await;
+    assert_eq!(left["items"].as_array().map(Vec::len), Some(1), "{left}");
+}
+
 /// Allows each request without changes.
 fn unchanged(review: &Value) -> (StatusCode, Value) {
     patched(review, &json!([]))
