@@ -15,7 +15,7 @@ use super::reinvocation::Reinvocation;
 use super::versioned::readmitted;
 use crate::api::Context;
 use crate::audit::Level;
-use crate::webhook::post;
+use crate::webhook::{Limits, post};
 use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::status::{Details, StatusError, quote};
 use evenkeel_apimachinery::value::{flag, get, int, list, object, text};
@@ -300,7 +300,8 @@ async fn call(
         "request": admission_request,
     });
     let seconds = int(webhook, "timeoutSeconds").unwrap_or(DEFAULT_TIMEOUT_SECONDS);
-    let reply = post(cx.api, &webhook["clientConfig"], &review, seconds).await;
+    let limits = Limits::of_seconds(seconds);
+    let reply = post(cx.api, &webhook["clientConfig"], &review, limits).await;
     let response = match &reply {
         Ok(review) => decode_review(name, &uid, review),
         Err(why) => Err(WebhookError::Failed(format!("failed to call webhook: {why}"))),

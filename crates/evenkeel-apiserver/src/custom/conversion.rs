@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::api::Api;
 use crate::resource::custom::{Definition, Version};
-use crate::webhook;
+use crate::webhook::{self, Limits, MAX_RESPONSE_SIZE};
 use evenkeel_apiextensions::conversion::ConversionWebhook;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
@@ -19,6 +19,8 @@ use evenkeel_apimachinery::value::text;
 const TIMEOUT_SECONDS: i64 = 30;
 /// Maximum number of objects in one call of the webhook.
 const MAX_OBJECTS_PER_CALL: usize = 100;
+/// Size in bytes of the objects of one call, after which no further object is added to it.
+const BYTES_PER_CALL: usize = 1 << 20;
 
 /// Converts stored objects to `version`.
 pub(crate) async fn read(
@@ -89,9 +91,13 @@ async fn convert(
         let message = format!("request to convert CR from an invalid group/version: {version}");
         return Err(StatusError::plain_internal(message));
     }
-    for chunk in unconverted.chunks_mut(MAX_OBJECTS_PER_CALL) {
+    let mut rest = &mut unconverted[..];
+    while !rest.is_empty() {
+        let Call { objects: count, bytes } = first_call(rest.iter().map(|object| &**object));
+        let (chunk, later) = rest.split_at_mut(count);
+        rest = later;
         let sent: Vec<Value> = chunk.iter_mut().map(|object| object.take()).collect();
-        let converted = call_webhook(api, webhook, &sent, to).await;
+        let converted = call_webhook(api, webhook, &sent, bytes, to).await;
         let converted = converted.map_err(StatusError::plain_internal)?;
         for (old, new) in chunk.iter_mut().zip(converted) {
             **old = new;
@@ -100,16 +106,61 @@ async fn convert(
     Ok(objects)
 }
 
-/// Calls the webhook to convert objects, none of them in version `to`.
+/// Number and size in bytes of the objects in one call of the webhook.
+#[derive(Debug, PartialEq, Eq)]
+struct Call {
+    objects: usize,
+    bytes: usize,
+}
+
+/// Returns how many of the objects are in the first call. Upstream sends all in one, without a limit on the response.
+fn first_call<'a>(objects: impl Iterator<Item = &'a Value>) -> Call {
+    let mut call = Call { objects: 0, bytes: 0 };
+    for object in objects.take(MAX_OBJECTS_PER_CALL) {
+        if call.bytes >= BYTES_PER_CALL {
+            break;
+        }
+        call.objects = call.objects.saturating_add(1);
+        call.bytes = call.bytes.saturating_add(json_size(object));
+    }
+    call
+}
+
+/// Returns the size in bytes of a value as JSON.
+fn json_size(value: &Value) -> usize {
+    /// Counts what is written to it.
+    struct Counter(usize);
+    impl std::io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    // A counter accepts everything.
+    let _ = serde_json::to_writer(&mut counter, value);
+    counter.0
+}
+
+/// Calls the webhook to convert objects of this size, none of them in version `to`.
 async fn call_webhook(
     api: &Api,
     webhook: &ConversionWebhook,
     objects: &[Value],
+    bytes: usize,
     to: &str,
 ) -> Result<Vec<Value>, String> {
     let uid = api.uid();
     let review = webhook.review(&uid, objects, to);
-    let response = webhook::post(api, &webhook.client_config, &review, TIMEOUT_SECONDS).await;
+    let limits = Limits {
+        seconds: TIMEOUT_SECONDS,
+        // Objects may grow when they are converted.
+        response_bytes: MAX_RESPONSE_SIZE.saturating_add(bytes.saturating_mul(2)),
+    };
+    let response = webhook::post(api, &webhook.client_config, &review, limits).await;
     webhook.converted(&uid, response, objects, to)
 }
 

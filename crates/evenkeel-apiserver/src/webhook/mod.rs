@@ -20,8 +20,24 @@ use crate::backend;
 use crate::https::{self, Address};
 use evenkeel_apimachinery::value::{get, int, text};
 
-/// Maximum size of a response in bytes.
-const MAX_RESPONSE_SIZE: usize = 3 * 1024 * 1024;
+/// Maximum size in bytes of the response to a request about one object.
+pub(crate) const MAX_RESPONSE_SIZE: usize = 3 * 1024 * 1024;
+
+/// Limits of one call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// The timeout. It is raised or lowered to between 1 and 30 s.
+    pub(crate) seconds: i64,
+    /// Maximum size of the response in bytes.
+    pub(crate) response_bytes: usize,
+}
+
+impl Limits {
+    /// Returns the limits of a call about one object.
+    pub(crate) fn of_seconds(seconds: i64) -> Self {
+        Self { seconds, response_bytes: MAX_RESPONSE_SIZE }
+    }
+}
 
 /// URL of a webhook, with the address to connect to.
 struct WebhookUrl {
@@ -36,21 +52,20 @@ struct WebhookUrl {
     path: String,
 }
 
-/// Posts `body` to the webhook of a `clientConfig`, and returns its response. `seconds` is the timeout; it is raised or
-/// lowered to between 1 and 30 s.
+/// Posts `body` to the webhook of a `clientConfig`, and returns its response.
 pub(crate) async fn post(
     api: &Api,
     config: &Value,
     body: &Value,
-    seconds: i64,
+    limits: Limits,
 ) -> Result<Value, String> {
-    let seconds = u64::try_from(seconds).unwrap_or(1).clamp(1, 30);
+    let seconds = u64::try_from(limits.seconds).unwrap_or(1).clamp(1, 30);
     let webhook_url = webhook_url(api, config, seconds)?;
     let failed = |why: &str| format!("Post \"{}\": {why}", webhook_url.url);
     let request_future = async {
         let call = api.webhooks.begin(&webhook_url.url, api.clock.instant()).await;
         let call = call.map_err(|_| "too many calls are in flight without an answer".to_owned())?;
-        let answer = exchange(&webhook_url, text(config, "caBundle"), body).await;
+        let answer = exchange(&webhook_url, text(config, "caBundle"), body, limits).await;
         call.record_end(api.clock.instant());
         answer
     };
@@ -69,6 +84,7 @@ async fn exchange(
     webhook_url: &WebhookUrl,
     ca_bundle: &str,
     body: &Value,
+    limits: Limits,
 ) -> Result<(StatusCode, Bytes), String> {
     let bytes = serde_json::to_vec(body).map_err(|error| error.to_string())?;
     let request = Request::post(&webhook_url.path)
@@ -78,7 +94,7 @@ async fn exchange(
         .body(Full::new(Bytes::from(bytes)))
         .map_err(|error| error.to_string())?;
     let address = Address { host: webhook_url.host.clone(), address: webhook_url.address.clone() };
-    https::send(&address, &roots(ca_bundle)?, request, MAX_RESPONSE_SIZE).await
+    https::send(&address, &roots(ca_bundle)?, request, limits.response_bytes).await
 }
 
 /// Returns the certificate authorities of a `caBundle` (PEM in base64), or the system's certificate authorities if it

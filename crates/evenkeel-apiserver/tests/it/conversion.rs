@@ -120,6 +120,33 @@ fn gauge(version: &str, name: &str, spec: &Value) -> Value {
 }
 
 #[tokio::test]
+async fn objects_larger_than_one_response_are_converted_in_several_calls() {
+    let client = Client::start().await;
+    let hook = Webhook::start(converted).await;
+    define(&client, &hook.conversion(), hosts).await;
+    let [one, two] = GAUGES;
+    for n in 0..40 {
+        let spec = json!({"hostPort": format!("{}:{n}", "x".repeat(100_000))});
+        let (code, made) = client.ask("POST", one, gauge("v1", &format!("g{n}"), &spec)).await;
+        assert_eq!(code, StatusCode::CREATED, "{made}");
+    }
+    let list = client.get(two).await;
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    assert_eq!(items.len(), 40);
+    assert!(items.iter().all(|item| item["apiVersion"] == "example.com/v2"));
+    let calls = hook.take();
+    let sent: Vec<usize> = calls
+        .iter()
+        .map(|review| review["request"]["objects"].as_array().map_or(0, Vec::len))
+        .collect();
+    assert_eq!(
+        sent,
+        [11, 11, 11, 7],
+        "a call ends with the object that makes it larger than 1 MiB"
+    );
+}
+
+#[tokio::test]
 async fn each_version_sees_the_object_in_its_own_form() {
     let client = Client::start().await;
     let hook = Webhook::start(converted).await;
