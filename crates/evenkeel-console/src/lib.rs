@@ -25,6 +25,7 @@ mod serve;
 mod session;
 mod simulation;
 mod source;
+mod streams;
 mod time;
 mod view;
 mod what_if;
@@ -54,15 +55,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use streams::Streams;
 use time::ClusterTime;
 use tokio::{
     runtime::Handle,
     sync::{Notify, Semaphore},
 };
 use what_if::WhatIfs;
-
-/// Maximum number of pages that receive changes at once.
-const MAX_STREAMS: usize = 16;
 
 /// Time after a request for which the console counts as viewed.
 const VISIT: Duration = Duration::from_secs(60);
@@ -147,7 +146,7 @@ pub struct Console {
     samples: Mutex<Samples>,
     /// Counts samples. Streams wait for the next one.
     ticks: watch::Sender<u64>,
-    streams: Arc<Semaphore>,
+    streams: Arc<Streams>,
     /// Time of the last request.
     visited: Mutex<Option<Timestamp>>,
     /// Wakes the sampling task when a request arrives.
@@ -224,7 +223,7 @@ impl Console {
             registries: parts.registries,
             samples: Mutex::default(),
             ticks: watch::Sender::new(0),
-            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            streams: Arc::default(),
             visited: Mutex::default(),
             visits: Notify::new(),
             planners: parts.planners,
@@ -272,7 +271,7 @@ impl Console {
             let ago = Duration::try_from(self.clock.now().duration_since(visited));
             ago.is_ok_and(|ago| ago < VISIT)
         });
-        is_recent || self.streams.available_permits() < MAX_STREAMS
+        is_recent || !self.streams.is_empty()
     }
 
     /// Records that a request arrived.

@@ -9,6 +9,7 @@ use crate::{
     session::Session,
     simulation,
     source::PageError,
+    streams::StreamPlace,
     view::{
         layout::{ErrorPage, Layout, LoginPage, Viewer},
         switches::Change,
@@ -34,7 +35,6 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpListener,
-    sync::OwnedSemaphorePermit,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -509,7 +509,7 @@ impl Console {
         let Some(route) = Route::parse(path, query).filter(Route::is_live) else {
             return respond(StatusCode::NOT_FOUND, "text/plain", "no such page\n");
         };
-        let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
+        let Some(place) = self.streams.take(session.user()) else {
             let text = "too many pages are open\n";
             return respond(StatusCode::SERVICE_UNAVAILABLE, "text/plain", text);
         };
@@ -521,7 +521,7 @@ impl Console {
             sent: String::new(),
             quiet: 0,
             stop: stop.clone(),
-            _permit: permit,
+            _place: place,
         };
         let frames = stream::unfold(changes, |mut changes| async move {
             let frame = changes.next().await?;
@@ -552,8 +552,7 @@ struct Changes {
     /// Number of ticks since the last part was sent.
     quiet: u32,
     stop: CancellationToken,
-    /// A place among the streams.
-    _permit: OwnedSemaphorePermit,
+    _place: StreamPlace,
 }
 
 impl Changes {

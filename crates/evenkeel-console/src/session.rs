@@ -15,14 +15,15 @@ use http::{HeaderValue, Request, StatusCode, header};
 use ring::rand::SystemRandom;
 use serde_json::{Value, json};
 use std::{
+    cmp::Reverse,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::sync::Semaphore;
 use tower::service_fn;
 
-/// Maximum number of administrators' sessions, and of users' sessions. A further session ends the one that was idle for
-/// longest.
+/// Maximum number of administrators' sessions, and of users' sessions. A further session ends one of the user who has most
+/// of them, so that nobody can end the sessions of others by many log-ins.
 const MAX_SESSIONS: usize = 32;
 /// Time without a request after which a user's session ends.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -208,18 +209,22 @@ impl Sessions {
         sessions
     }
 
-    /// Adds a session. If the maximum number of its kind is reached, the session with the oldest last request ends.
+    /// Adds a session. If the maximum number of its kind is reached, the user who has most sessions loses the one with the
+    /// oldest last request.
     fn add(&self, session: &Arc<Session>) {
         let mut sessions = self.live();
-        let is_alike = |known: &Arc<Session>| known.user.is_some() == session.user.is_some();
-        while sessions.iter().filter(|known| is_alike(known)).count() >= MAX_SESSIONS {
-            let alike = sessions.iter().enumerate().filter(|(_, known)| is_alike(known));
-            let Some((longest_idle, _)) = alike.min_by_key(|(_, known)| *known.lock()) else {
-                break;
-            };
-            sessions.remove(longest_idle);
-        }
         sessions.push(Arc::clone(session));
+        let is_alike = |known: &&Arc<Session>| known.user.is_some() == session.user.is_some();
+        while sessions.iter().filter(is_alike).count() > MAX_SESSIONS {
+            let users = sessions.iter().filter(is_alike).map(|known| known.user());
+            let count_of =
+                |user: Option<&str>| users.clone().filter(|other| *other == user).count();
+            let alike = sessions.iter().enumerate().filter(|(_, known)| is_alike(known));
+            let ended =
+                alike.min_by_key(|(_, known)| (Reverse(count_of(known.user())), *known.lock()));
+            let Some((ended, _)) = ended else { break };
+            sessions.remove(ended);
+        }
     }
 
     /// Begins a session of the cluster's administrator, for a browser with the URL's token.

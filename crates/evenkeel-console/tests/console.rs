@@ -522,6 +522,26 @@ async fn each_browser_of_the_administrator_has_its_own_session() {
         statuses.push(browser.page("/objects").await.0.as_u16());
     }
     assert_eq!(statuses, [200, 401, 200, 200]);
+    // Many log-ins of one user end no session of another user, and one user does not take all streams.
+    assert_eq!(user.log_in(&token).await.0, StatusCode::SEE_OTHER);
+    let loud = service_account(&cluster, "loud", "view").await;
+    let mut last = visit.other();
+    for _ in 0..40 {
+        last = visit.other();
+        assert_eq!(last.log_in(&loud).await.0, StatusCode::SEE_OTHER);
+    }
+    user.html("/").await;
+    let mut streams = Vec::new();
+    let mut refused = 0;
+    for _ in 0..8 {
+        let stream = last.send(Method::GET, live, &[], "").await;
+        refused += usize::from(stream.status() == StatusCode::SERVICE_UNAVAILABLE);
+        streams.push(stream);
+    }
+    assert_eq!(refused, 4, "four streams of one user");
+    let of_other = other.send(Method::GET, live, &[], "").await;
+    assert_eq!(of_other.status(), StatusCode::OK);
+    drop((streams, of_other));
     // A browser that opens the URL again has one session.
     let mut again = visit.other();
     again.cookie = browsers[2].cookie.clone();
