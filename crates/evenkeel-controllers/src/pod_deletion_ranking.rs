@@ -8,9 +8,10 @@ use std::{cmp::Ordering, collections::HashMap, sync::Arc};
 /// Annotation with the cost of a pod's deletion. Upstream: `PodDeletionCost`.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Returns the `count` pods of a ReplicaSet to delete first. Among the ranking's criteria is the number of `related`
-/// pods on a pod's node. The annotation `controller.kubernetes.io/pod-deletion-cost` counts if `use_deletion_cost`, the
-/// feature gate `PodDeletionCost`, is on.
+/// Returns the `count` pods of a ReplicaSet to delete first, by [`Rank::compare`]. `related` are the pods of all
+/// ReplicaSets with the same owner; the ranking counts those on each pod's node. The annotation
+/// `controller.kubernetes.io/pod-deletion-cost` has an effect if `use_deletion_cost` (the feature gate
+/// `PodDeletionCost`) is on.
 ///
 /// Upstream: `getPodsToDelete`, `getPodsRankedByRelatedPodsOnSameNode`.
 pub(crate) fn pods_to_delete(

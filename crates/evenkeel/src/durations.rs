@@ -1,4 +1,4 @@
-//! Durations of flags and configurations, with errors that show an example.
+//! Parses the durations in flags and configuration files. Each error shows an example.
 
 use evenkeel_component::flags::duration;
 use std::time::Duration;

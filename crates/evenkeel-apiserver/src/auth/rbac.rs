@@ -151,8 +151,8 @@ impl RuleResolver {
             .any(|(_, grant)| grant.rules().iter().any(|rule| rule.rule_allows(attributes)))
     }
 
-    /// Decides like [`authorize`](Self::authorize), with a reason. That of an allowed request names the grant. Otherwise,
-    /// the reason names the missing roles of the user's bindings, or is empty.
+    /// Decides like [`authorize`](Self::authorize), with a reason. If a grant allows the request, the reason names its
+    /// binding, role and subject. Otherwise, the reason names the missing roles of the user's bindings, or is empty.
     ///
     /// Upstream: `RBACAuthorizer.Authorize`, `describeSubject`.
     pub(super) fn authorize_with_reason(
@@ -200,7 +200,7 @@ impl RuleResolver {
     /// Upstream: `DefaultRuleResolver.RulesFor`.
     pub(super) fn rules_for(&self, user: &User, namespace: &str) -> ResolvedRules {
         let mut resolved = ResolvedRules::default();
-        // Addresses of the rules of roles, to list each role once.
+        // Addresses of the rules that are in the result, so that each role is listed once.
         let mut seen_rules = HashSet::new();
         let mut missing_in_namespace = Vec::new();
         for (_, grant) in self.grants_of(user, namespace) {
@@ -240,12 +240,12 @@ impl RuleResolver {
     }
 }
 
-/// Resolves each binding to the rules of its role, and indexes them by user and group.
+/// Resolves each binding to the rules of its role, and indexes the grants by user and group.
 ///
 /// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`.
 pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     let mut resolver = RuleResolver { version, ..RuleResolver::default() };
-    // Rules by whether the role is a ClusterRole, and by its key in the store.
+    // Rules of each role. The map's key is whether the role is a ClusterRole, and the role's key in the store.
     let mut roles: HashMap<(bool, Box<str>), Arc<[PolicyRule]>> = HashMap::new();
     for (is_cluster_role, resource_prefix) in [(true, CLUSTER_ROLES), (false, ROLES)] {
         for entry in store.all(resource_prefix) {

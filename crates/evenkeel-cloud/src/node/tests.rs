@@ -1,4 +1,4 @@
-//! Tests of decisions in tables of cases, and a test that plans converge.
+//! Tests of the plans that initialize a node and update its addresses and labels. They must converge.
 
 use super::{
     addresses::NodeIpError,
@@ -16,6 +16,7 @@ fn address(type_: &str, address: &str) -> NodeAddress {
     NodeAddress { type_: type_.into(), address: address.into() }
 }
 
+/// Returns the metadata of a cloud instance. Only some of its labels may become labels of the node.
 fn machine() -> InstanceMetadata {
     InstanceMetadata {
         provider_id: "rack://n".into(),
@@ -34,6 +35,7 @@ fn machine() -> InstanceMetadata {
     }
 }
 
+/// Returns a node with the taint that waits for the cloud controller manager.
 fn uninitialized_node() -> Value {
     let mut node = node("n");
     node["metadata"]["labels"] = json!({"present": "ours"});
@@ -85,10 +87,11 @@ fn provider_id_and_addresses_of_the_kubelet_are_kept() {
     node["spec"]["providerID"] = json!("kubelets://1");
     apply(&plan::initialize_node(&node_view(&node), &machine()).unwrap(), &mut node);
     assert_eq!(node["spec"]["providerID"], "kubelets://1");
-    let nothing = InstanceMetadata::default();
-    assert!(plan::update_node_address(&node_view(&node), &nothing).unwrap().is_nothing());
-    let own_name = InstanceMetadata { addresses: vec![address("Hostname", "m")], ..nothing };
-    apply(&plan::update_node_address(&node_view(&node), &own_name).unwrap(), &mut node);
+    let without_addresses = InstanceMetadata::default();
+    assert!(plan::update_node_address(&node_view(&node), &without_addresses).unwrap().is_nothing());
+    let with_hostname =
+        InstanceMetadata { addresses: vec![address("Hostname", "m")], ..without_addresses };
+    apply(&plan::update_node_address(&node_view(&node), &with_hostname).unwrap(), &mut node);
     assert_eq!(node["status"]["addresses"], json!([{"type": "Hostname", "address": "m"}]));
 }
 

@@ -1,14 +1,14 @@
-//! Deletion of the expired objects of a kind.
+//! Deletes the expired objects of a kind. The controller that uses this plan decides which objects are expired.
 
 use crate::wire;
 use evenkeel_api::{View, time::Timestamp};
 use evenkeel_runtime::plan::{Delete, Plan};
 use std::sync::Arc;
 
-/// Function that returns the reason to delete an object. `None` if the object is not expired.
+/// Function that returns why an object is expired at a time, for the log; `None` if it is not expired.
 pub(crate) type ExpirationReason<V> = fn(&V, Timestamp) -> Option<&'static str>;
 
-/// Deletes the expired objects of a kind. Failed deletions are retried in the next reconciliation.
+/// Deletes the objects that are expired at `now`. The next period repeats a failed deletion.
 pub(super) fn plan<V: View>(
     objects: &[Arc<V>],
     expiration_reason: ExpirationReason<V>,

@@ -1,4 +1,4 @@
-//! The spec of a Behavior: its selectors, and the values that it sets.
+//! Parses the spec of a Behavior: its selectors, and the values that it sets for the selected pods and nodes.
 
 use evenkeel_api::{
     Text,
@@ -20,10 +20,11 @@ use crate::{
     faults::FAULTS,
 };
 
-/// Minimum mean time of a fault, and between two faults. Simulated kubelets have no finer resolution.
-const LEAST_MEAN: Duration = Duration::from_secs(1);
+/// Minimum of a fault's mean time to repair, and of the mean time between failures. Simulated kubelets have no finer
+/// resolution.
+const MIN_MEAN_TIME: Duration = Duration::from_secs(1);
 
-/// Fields with curves, each with the corresponding annotation of pods.
+/// Fields that contain a curve of a pod's usage, each with the annotation that sets a constant usage.
 pub(crate) const CURVES: [(&str, &str); 3] =
     [("cpuCurve", CPU), ("cpuLoadCurve", CPU_LOAD), ("memoryCurve", MEMORY)];
 
@@ -33,7 +34,7 @@ pub(crate) struct Behavior {
     pub(crate) name: String,
     /// A Behavior with a larger weight takes precedence.
     pub(crate) weight: i64,
-    /// Seed of all draws.
+    /// Seed of the Behavior's random draws.
     pub(crate) seed: u64,
     /// Selector of the pods' labels.
     pub(super) pods: Selector,
@@ -47,31 +48,31 @@ pub(crate) struct Behavior {
     pub(super) containers: Vec<String>,
     /// Images of the containers. An image that ends with `*` is a prefix. Empty for all.
     pub(super) images: Vec<String>,
-    /// Values of annotations of pods, by name; a value may be a range.
+    /// Values for annotations of pods, by the annotation's name. A value may be a range such as `1s..5s`.
     pub(super) values: Vec<(&'static str, String)>,
-    /// Rate of runs that fail, in millionths.
+    /// Share of the containers' runs that fail, in millionths; `None` if the spec sets none.
     pub(super) failure_rate: Option<u32>,
-    /// Usage over time, by the name of the annotation.
+    /// Curves of a pod's usage over time, by the name of the annotation that sets a constant usage.
     pub(super) curves: Vec<(&'static str, Curve)>,
     /// Faults of the nodes, at most one of each kind.
     pub(super) node_faults: Vec<NodeFault>,
-    /// Creation time of the object. The times of the nodes' faults are relative to it.
+    /// Creation time of the Behavior. The times of the nodes' faults are relative to it.
     pub(crate) created: Timestamp,
 }
 
 impl Behavior {
-    /// Returns whether the Behavior gives nodes faults.
+    /// Returns whether the Behavior causes faults of nodes.
     pub(crate) fn fails_nodes(&self) -> bool {
         !self.node_faults.is_empty()
     }
 
-    /// Returns the fault of nodes for this annotation.
+    /// Returns the fault of nodes that has the same effect as this annotation of nodes.
     pub(crate) fn node_fault(&self, annotation: &str) -> Option<&NodeFault> {
         self.node_faults.iter().find(|fault| fault.annotation == annotation)
     }
 }
 
-/// Returns the field of a Behavior for an annotation of pods: `startDelay` for `start-delay`.
+/// Returns the name of the field of a Behavior's spec that sets an annotation of pods: `startDelay` for `start-delay`.
 pub(crate) fn field(annotation: &str) -> String {
     let mut words = annotation.split('-');
     let first = words.next().unwrap_or_default().to_owned();
@@ -84,7 +85,7 @@ pub(crate) fn field(annotation: &str) -> String {
 /// Parses the spec of a Behavior.
 ///
 /// # Errors
-/// One sentence per error. An invalid Behavior has no effect.
+/// Returns a sentence for each invalid field. The caller ignores an invalid Behavior.
 pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
     let mut errors = Vec::new();
     let mut selector = |path: &str| match selector(spec.pointer(path)) {
@@ -101,11 +102,11 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
         weight: spec["weight"].as_i64().unwrap_or_default(),
         seed: spec["seed"].as_i64().unwrap_or_default().cast_unsigned(),
         pods,
-        namespaces: texts(&spec["pods"]["namespaces"]),
+        namespaces: strings(&spec["pods"]["namespaces"]),
         namespace_selector,
         nodes,
-        containers: texts(&spec["containers"]),
-        images: texts(&spec["images"]),
+        containers: strings(&spec["containers"]),
+        images: strings(&spec["images"]),
         values: Vec::new(),
         failure_rate: None,
         curves: Vec::new(),
@@ -142,13 +143,13 @@ pub(crate) fn parse(name: &str, spec: &Value) -> Result<Behavior, Vec<String>> {
     if errors.is_empty() { Ok(behavior) } else { Err(errors) }
 }
 
-/// Returns the strings of an array.
-fn texts(value: &Value) -> Vec<String> {
+/// Returns the strings in a JSON array; none if the value is not an array. Skips items that are not strings.
+fn strings(value: &Value) -> Vec<String> {
     let items = value.as_array().into_iter().flatten();
     items.filter_map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// Reads a label selector; an absent one selects everything.
+/// Parses a label selector. An absent selector selects everything.
 fn selector(value: Option<&Value>) -> Result<Selector, String> {
     let Some(value) = value else { return Ok(Selector::everything()) };
     let labels = value["matchLabels"].as_object().into_iter().flatten().map(|(key, value)| {
@@ -164,7 +165,7 @@ fn selector(value: Option<&Value>) -> Result<Selector, String> {
             "DoesNotExist" => Operator::DoesNotExist,
             other => return Err(format!("{other:?} is not a valid label selector operator")),
         };
-        let values = texts(&expression["values"]).into_iter().map(Text::from).collect();
+        let values = strings(&expression["values"]).into_iter().map(Text::from).collect();
         let key = expression["key"].as_str().unwrap_or_default();
         Requirement::new(key, operator, values).map_err(|error| error.to_string())
     });
@@ -172,14 +173,15 @@ fn selector(value: Option<&Value>) -> Result<Selector, String> {
     Ok(Selector::all(labels.chain(expressions).collect::<Result<Vec<_>, String>>()?))
 }
 
-/// Parses the value of an annotation: a string or a whole number, or a range of them.
+/// Validates the field for an annotation of pods, and returns its value as a string; `None` if the field is absent. The
+/// value may be a range such as `1s..5s`.
 fn value(annotation: &Annotation, value: &Value) -> Result<Option<String>, String> {
     let value = match value {
         Value::Null => return Ok(None),
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    // Both ends have to be valid.
+    // Both ends of a range must be valid.
     let ends = match draw::range(&value) {
         Some((low, high)) => {
             draw::resolve(&value, Unit::of(annotation), 0)
@@ -196,7 +198,7 @@ fn value(annotation: &Annotation, value: &Value) -> Result<Option<String>, Strin
     Ok(Some(value))
 }
 
-/// Reads a rate such as `5%` or `0.5%`, in millionths.
+/// Parses a rate such as `5%` or `0.5%`. Returns it in millionths; `None` if the field is absent.
 fn rate(value: &Value) -> Result<Option<u32>, String> {
     let text = match value {
         Value::Null => return Ok(None),
@@ -209,7 +211,7 @@ fn rate(value: &Value) -> Result<Option<u32>, String> {
     Ok(Some((percent / 100.0 * f64::from(MILLION)).round() as u32))
 }
 
-/// Reads the faults of nodes. The errors begin with their fields.
+/// Parses `spec.nodeFaults`. Each error begins with the path of the invalid field.
 fn node_faults(value: &Value) -> Result<Vec<NodeFault>, Vec<String>> {
     let (mut faults, mut errors): (Vec<NodeFault>, Vec<String>) = Default::default();
     for (index, item) in value.as_array().into_iter().flatten().enumerate() {
@@ -239,7 +241,7 @@ fn node_faults(value: &Value) -> Result<Vec<NodeFault>, Vec<String>> {
     if errors.is_empty() { Ok(faults) } else { Err(errors) }
 }
 
-/// Returns the full name of the annotation of nodes for a kind of fault.
+/// Returns the full name of the annotation of nodes that causes this kind of fault.
 fn fault_of_kind(kind: &Value) -> Result<&'static str, String> {
     let found = node_fault_kinds().find(|(name, _)| kind.as_str() == Some(name));
     found.map(|(_, annotation)| annotation).ok_or_else(|| {
@@ -248,12 +250,12 @@ fn fault_of_kind(kind: &Value) -> Result<&'static str, String> {
     })
 }
 
-/// Iterates over the kinds of faults of nodes, each with the full name of its annotation.
+/// Iterates over the kinds of node faults, each with the full name of the annotation that causes it.
 pub(crate) fn node_fault_kinds() -> impl Iterator<Item = (&'static str, &'static str)> {
     FAULTS.into_iter().map(|name| (name.strip_prefix(annotations::PREFIX).unwrap_or(name), name))
 }
 
-/// Reads a mean time, in milliseconds.
+/// Parses a mean time of at least [`MIN_MEAN_TIME`]. Returns it in milliseconds.
 fn mean_time(value: &Value) -> Result<u64, String> {
     let text = match value {
         Value::Null => return Err("a duration such as 10m is needed".to_owned()),
@@ -261,16 +263,17 @@ fn mean_time(value: &Value) -> Result<u64, String> {
         other => return Err(format!("{other} is not a duration such as 10m")),
     };
     let time = duration(text).map_err(|why| format!("{text:?} {why}"))?;
-    if time < LEAST_MEAN {
-        return Err(format!("{text:?} is less than {}s", LEAST_MEAN.as_secs()));
+    if time < MIN_MEAN_TIME {
+        return Err(format!("{text:?} is less than {}s", MIN_MEAN_TIME.as_secs()));
     }
     Ok(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Reads a curve: points with a time and an amount, ascending.
+/// Parses a curve: points with a time and an amount, in ascending order of time. Returns `None` if the field is absent or
+/// has no points.
 fn curve(value: &Value) -> Result<Option<Curve>, String> {
     let Some(items) = value.as_array().filter(|items| !items.is_empty()) else { return Ok(None) };
-    let (mut points, mut kinds) = (Vec::new(), Vec::new());
+    let (mut points, mut are_daily) = (Vec::new(), Vec::new());
     for item in items {
         let at = item["at"].as_str().unwrap_or_default();
         let (daily, time) = draw::curve_time(at).map_err(|why| format!("{at:?} {why}"))?;
@@ -281,15 +284,15 @@ fn curve(value: &Value) -> Result<Option<Curve>, String> {
         let amount = Quantity::parse(&value).ok().filter(|amount| amount.sign() >= 0);
         let amount = amount.ok_or_else(|| format!("{value:?} is not an amount such as 250m"))?;
         points.push((time, amount.milli_value()));
-        kinds.push(daily);
+        are_daily.push(daily);
     }
-    if kinds.iter().any(|daily| *daily != kinds[0]) {
+    if are_daily.iter().any(|daily| *daily != are_daily[0]) {
         return Err("times of day and times since the start are mixed".to_owned());
     }
-    if !points.is_sorted_by(|one, two| one.0 < two.0) {
+    if !points.is_sorted_by(|earlier, later| earlier.0 < later.0) {
         return Err("the times do not ascend".to_owned());
     }
-    Ok(Some(Curve { daily: kinds[0], points }))
+    Ok(Some(Curve { daily: are_daily[0], points }))
 }
 
 #[cfg(test)]
@@ -355,8 +358,9 @@ mod tests {
         assert_eq!(behavior.failure_rate, Some(5000));
         assert_eq!(behavior.curves[0].1.points[1].0, Duration::from_secs(3600));
         let faults = behavior.node_faults.iter();
-        let faults: Vec<_> =
-            faults.map(|it| (it.annotation, it.between_failures, it.to_repair)).collect();
+        let faults: Vec<_> = faults
+            .map(|fault| (fault.annotation, fault.between_failures, fault.to_repair))
+            .collect();
         assert_eq!(
             faults,
             [

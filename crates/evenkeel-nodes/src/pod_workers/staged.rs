@@ -15,14 +15,18 @@ pub(super) struct StagedPod {
 }
 
 impl PodWorkers {
-    /// Returns the stage controller if any Stage selects pods.
+    /// Returns the stage controller if the cluster has Stages for pods.
     pub(super) fn pod_stage_controller(&self) -> Option<&StageController> {
         self.stage_controller
             .as_deref()
             .filter(|controller| controller.stages.exist_for(ResourceRef::Pod))
     }
 
-    /// Runs the Stages that are due for the pod. Returns the delay until its next Stage.
+    /// Runs the Stage that is due for the pod. Returns the delay until its next Stage; `None` if none is pending or the
+    /// pod does not exist.
+    ///
+    /// # Errors
+    /// Fails if a request failed that may succeed later.
     pub(super) async fn play_stage(
         &self,
         controller: &StageController,
@@ -48,14 +52,15 @@ impl PodWorkers {
 }
 
 impl State {
-    /// Records that the pod follows Stages, and returns its own IP; `None` if it has none.
+    /// Records that the pod follows Stages, and returns the pod's own IP; `None` with `hostNetwork`. A pod that followed
+    /// the built-in life cycle keeps its IP.
     fn stage(&mut self, key: &Key, pod: &Pod) -> Option<Ipv4Addr> {
         let uid = &pod.meta.uid;
         if let Some(staged) = self.staged_pods.get(key).filter(|staged| staged.uid == *uid) {
             return staged.ip;
         }
         self.unstage(key, None);
-        // State of the built-in life cycle, which the pod leaves.
+        // The pod leaves the built-in life cycle. A replaced pod of the same name releases its IP.
         let built_in_state = match self.synced_pods.remove(key) {
             Some(replaced) if replaced.uid != *uid => {
                 self.release_address(&replaced);
@@ -76,8 +81,8 @@ impl State {
         ip
     }
 
-    /// Records that the pod no longer follows Stages. Releases its IP, unless the remaining pod `kept` has this IP in its
-    /// status.
+    /// Records that the pod no longer follows Stages. Releases its IP, unless the status of `kept`, the pod that continues
+    /// with the built-in life cycle, has this IP.
     pub(super) fn unstage(&mut self, key: &Key, kept: Option<&Pod>) {
         if self.staged_pods.is_empty() {
             return;

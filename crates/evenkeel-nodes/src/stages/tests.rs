@@ -1,4 +1,4 @@
-//! Decisions about objects with whole Stages.
+//! Tests of the decision which Stage an object follows, and which steps it performs.
 
 use evenkeel_api::time::{Timestamp, seconds};
 use serde_json::{Value, json};
@@ -49,7 +49,8 @@ fn pod(version: &str) -> Value {
     })
 }
 
-/// Returns the second when an object follows a Stage with this delay; `None` for immediately.
+/// Returns the time, in seconds, at which an object follows a Stage with this delay; `None` if it does so immediately. The
+/// decision is made at 10 s.
 fn due(delay: &Value) -> Option<i64> {
     let stages = set(&[("s", json!({"selector": {}, "delay": delay, "next": {"delete": true}}))]);
     let decision = decide(&pod("1"), &stages, &Memory::default(), 10);
@@ -289,13 +290,13 @@ fn invalid_stages_name_their_field() {
     }
 }
 
-/// An event whose reason is the Stage's name, after a delay.
+/// Returns the name and the spec of a Stage that records an event after a delay. The event's reason is the Stage's name.
 fn event(name: &str, milliseconds: u64) -> (&str, Value) {
     let delay = json!({"durationMilliseconds": milliseconds});
     (name, json!({"selector": {}, "delay": delay, "next": {"event": {"reason": name}}}))
 }
 
-/// Reasons of the events of a decision.
+/// Returns the reasons of a decision's events. Checks that they are the names of the performed Stages.
 fn reasons(decision: &Decision) -> Vec<&str> {
     let reason = |(_, action): &'_ (usize, Action)| match action {
         Action::Event(event) => event.reason.clone(),

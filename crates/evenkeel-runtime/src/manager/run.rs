@@ -1,10 +1,11 @@
-//! Starts of the groups of runnables in order, and their stop in reverse order.
+//! Starts the groups of runnables in order, and stops them in reverse order.
 //!
 //! The loss of the leader's lease has these effects, in order:
 //!
 //! 1. The [`LeaderFence`](crate::client::LeaderFence) closes, so that the leader sends no further write. It closes a
 //!    fixed time after the last renewal, before another candidate may acquire the lease.
-//! 2. `LeaderElector::renew` sets the metric to 0 and returns, and with it [`Manager::run_groups`].
+//! 2. `LeaderElector::renew` sets the metric `leader_election_master_status` to 0 and returns. Then
+//!    [`Manager::run_groups`] returns.
 //! 3. [`Manager::stop_leading`] aborts the leader's runnables; the other groups stop within the grace period.
 //! 4. [`LeaderElector::step_down`] releases the lease if this process still holds it, and records the event.
 //! 5. [`Manager::run`] returns [`ManagerError::LeaderElectionLost`], and the program exits with an error.
@@ -61,8 +62,8 @@ impl Manager {
     /// ```
     ///
     /// # Errors
-    /// Fails if a runnable or a task that cannot be restarted fails, or the lease is lost. The manager then stops the other
-    /// runnables. Also when a runnable does not stop in time.
+    /// Fails if a runnable fails, a task that cannot be restarted fails, or the lease is lost. The manager then stops the
+    /// other runnables. Also fails if a runnable does not stop in time.
     pub fn run<'a>(
         self,
         shutdown: impl Future<Output = ()> + Send + 'a,
@@ -127,7 +128,7 @@ impl Manager {
             self.runnables.added_to(RunnableGroup::LeaderElection).await;
         }
         if let Some(config) = self.candidate.clone() {
-            // It ends before the lease is released, so that the server does not choose this process again.
+            // The candidate ends before the lease is released, so that the server does not choose this process again.
             let candidate = Candidate::new(&self.unfenced_client, config);
             groups.others.spawn_until_cancelled("lease candidate", candidate.run());
         }

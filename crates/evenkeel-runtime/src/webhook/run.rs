@@ -1,4 +1,4 @@
-//! Webhooks in a manager: certificates, listener, readiness.
+//! Runs a webhook server in a manager: certificates, listener and readiness check.
 
 use super::{
     Shared, WebhookServer,
@@ -15,13 +15,13 @@ use crate::{
 };
 use std::{error::Error, sync::Arc, time::Duration};
 
-/// Timeout for the certificates' tasks to end after the listener.
+/// Time that the tasks of the certificates have to stop after the listener has stopped.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Manager {
-    /// Adds a server of webhooks. It runs in every replica, starts before the caches, and stops after all other parts. The
-    /// readiness check `webhooks` fails until it serves. If the [`Setup`] opens no ports, only its certificates are maintained,
-    /// and [`WebhookServer::handle`] handles requests.
+    /// Adds a webhook server. The server runs in every replica, starts before the caches, and stops after all other parts.
+    /// The readiness check `webhooks` fails until the server serves. If the [`Setup`] opens no ports, the manager only
+    /// maintains the server's certificates, and [`WebhookServer::handle`] handles requests.
     ///
     /// ```no_run
     /// use evenkeel_runtime::{manager::Manager, webhook::{Certificates, WebhookServer}};
@@ -52,7 +52,8 @@ impl Manager {
             }
             Ok(())
         });
-        // Every replica writes, leader or not. All replicas serve, so each one maintains the certificates.
+        // Every replica serves webhooks, so each replica maintains the certificates, even if it is not the leader. The
+        // leader fence must not stop these writes.
         let client = self.unfenced_client().clone();
         let env = Env { client, shards: None, ..self.env().clone() };
         self.add(RunnableGroup::HttpServers, "webhooks", move |context| async move {
@@ -62,6 +63,11 @@ impl Manager {
     }
 }
 
+/// Maintains the certificates, and serves webhooks on `listen_on` once there is a certificate. Returns when `context` is
+/// stopped.
+///
+/// # Errors
+/// Fails if the source of the certificates cannot start, or the port cannot be opened.
 async fn run(
     source: Source,
     env: &Env,
@@ -98,8 +104,8 @@ async fn run(
 }
 
 impl Watches {
-    /// Returns the kinds of objects whose `caBundle` these paths need. A path from [`WebhookServer::admits`] may be that of any
-    /// kind of webhook.
+    /// Returns the kinds of objects whose `caBundle` must be kept current for these paths. A path from
+    /// [`WebhookServer::admits`] counts for both mutating and validating webhooks, because either kind may use it.
     fn of_paths(paths: &[String]) -> Self {
         let is_mutating = |path: &&String| path.starts_with("/mutate-");
         let is_validating = |path: &&String| path.starts_with("/validate-");

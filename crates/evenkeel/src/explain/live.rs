@@ -26,6 +26,7 @@ pub(super) enum Live {
     Https(Client, String),
 }
 
+/// Response of `/debug/controllers?object=…`.
 #[derive(Deserialize)]
 struct Reports {
     reports: Vec<ObjectReport>,
@@ -44,18 +45,24 @@ pub fn normalized_url(url: &str) -> &str {
 }
 
 impl Live {
-    /// Returns the first of these sockets on which a manager of the cluster at `url` responds.
+    /// Returns a connection to the first of these sockets where the manager of the cluster at `url` responds. Returns
+    /// `None` if it responds on none of them.
     pub(super) async fn connect_socket(sockets: &[PathBuf], url: &str) -> Option<Self> {
         for socket in sockets {
-            let Ok(answer) = ask_socket(socket, Method::GET, "/cluster").await else { continue };
-            if normalized_url(&String::from_utf8_lossy(&answer)) == normalized_url(url) {
+            let Ok(cluster_url) = ask_socket(socket, Method::GET, "/cluster").await else {
+                continue;
+            };
+            if normalized_url(&String::from_utf8_lossy(&cluster_url)) == normalized_url(url) {
                 return Some(Self::Socket(socket.clone()));
             }
         }
         None
     }
 
-    /// Returns a connection to the manager at `server`, with the credentials of `config`.
+    /// Returns a connection to the secure port of the manager at the URL `server`, with the credentials of `config`.
+    ///
+    /// # Errors
+    /// Fails if the URL or the file of `--certificate-authority` is invalid.
     pub(super) fn connect_https(
         mut config: kube::Config,
         args: &Args,
@@ -79,7 +86,7 @@ impl Live {
         Ok(Self::Https(client, server.to_owned()))
     }
 
-    /// Describes the queried manager.
+    /// Returns the source of the explanation, for the first line of the output.
     pub(super) fn description(&self) -> String {
         match self {
             Self::Socket(path) => format!("asked the manager at {}", path.display()),
@@ -98,7 +105,8 @@ impl Live {
             .collect())
     }
 
-    /// Returns the schedulers that the process runs. `None` if the process is not `evenkeel up`, or has an older version.
+    /// Returns the schedulers that the process runs. Returns `None` if the process is not `evenkeel up`, or is an older
+    /// version.
     pub(super) async fn schedulers(&self) -> Option<Schedulers> {
         match self {
             Self::Socket(_) => self.get(schedulers::PATH).await.ok(),
@@ -112,16 +120,16 @@ impl Live {
             Self::Socket(path) => ask_socket(path, Method::GET, target).await?,
             Self::Https(client, url) => {
                 let request = Request::get(target).header(header::ACCEPT, "application/json");
-                let answer = client.raw(request.body(Bytes::new())?).await;
-                answer.map_err(|error| anyhow!(describe_failure(url, &error)))?.into_body()
+                let response = client.raw(request.body(Bytes::new())?).await;
+                response.map_err(|error| anyhow!(describe_failure(url, &error)))?.into_body()
             }
         };
         serde_json::from_slice(&body)
-            .context("the manager's answer cannot be read; it may be another version of Evenkeel")
+            .context("the manager's response cannot be decoded; the manager may be another version of Evenkeel")
     }
 }
 
-/// Returns the reason why a manager did not respond, and a remedy.
+/// Returns the reason why a request to the manager at `url` failed, and how to resolve it.
 fn describe_failure(url: &str, error: &ApiError) -> String {
     let why = full_text(error);
     match error.code() {
@@ -160,20 +168,20 @@ impl Source for Live {
     }
 }
 
-/// Sends a request to a Unix socket, and returns the body of the response.
+/// Sends a request without a body to a Unix socket, and returns the body of the response.
 ///
 /// # Errors
-/// Fails if no process responds, or the response is an error; the error then contains its body.
+/// Fails if no process responds, or the status code is an error. That error contains the body of the response.
 pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Bytes> {
     let stream = UnixStream::connect(path).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
     let request = Request::builder().method(method).uri(target).header(header::HOST, "evenkeel");
     let request = request.body(Empty::new())?;
-    let response = async {
-        let answer = sender.send_request(request).await?;
-        let code = answer.status();
-        let body = answer.into_body().collect().await?.to_bytes();
+    let exchange = async {
+        let response = sender.send_request(request).await?;
+        let code = response.status();
+        let body = response.into_body().collect().await?.to_bytes();
         if !code.is_success() {
             bail!("{target}: {code} {}", String::from_utf8_lossy(&body).trim_end());
         }
@@ -181,12 +189,12 @@ pub async fn ask_socket(path: &Path, method: Method, target: &str) -> Result<Byt
     };
     // Poll the connection while waiting for the response.
     tokio::pin!(connection);
-    tokio::pin!(response);
+    tokio::pin!(exchange);
     tokio::select! {
-        answer = &mut response => answer,
+        body = &mut exchange => body,
         ended = &mut connection => {
             ended?;
-            response.await
+            exchange.await
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn roll_out(sync: &mut DaemonSetSync<'_>) {
     }
 }
 
-/// The new and the old pod of a node.
+/// The new and the old pod of a node: the pod of the update revision, and the pod of an older one.
 #[derive(Debug, Clone, Copy)]
 struct Pair<'a> {
     new: Option<&'a Arc<Pod>>,
@@ -39,8 +39,8 @@ struct Pair<'a> {
 }
 
 impl<'a> Pair<'a> {
-    /// Finds the two among a node's pods. Returns `None` if the node has two new or two old pods: a later
-    /// reconciliation deletes one of them. Upstream: `findUpdatedPodsOnNode`.
+    /// Finds the new and the old pod among a node's pods, without terminating pods. Returns `None` if the node has two
+    /// new or two old pods; a later reconciliation deletes one of them. Upstream: `findUpdatedPodsOnNode`.
     fn find(sync: &DaemonSetSync<'a>, pods: &[&'a Arc<Pod>]) -> Option<Self> {
         let mut pair = Self { new: None, old: None };
         for pod in pods.iter().filter(|pod| !pod.meta.deleting()) {
@@ -79,10 +79,12 @@ fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     sync.pods_to_delete.extend(available_old.into_iter().take(may_become_unavailable));
 }
 
-/// Rolls out with `maxSurge`: creates a new pod next to the old one, and deletes the old one when the new one is
-/// available. On nodes whose old pod is unavailable, creates the new pod without a limit. Until it is available, it
-/// takes up `maxSurge` like any other. On nodes that no longer fit, deletes available old pods only while more pods are
-/// available than desired.
+/// Rolls out with `maxSurge`: creates a new pod next to the old one, and deletes the old pod when the new one is
+/// available.
+///
+/// - If the old pod of a node is unavailable, creates the new pod even if `maxSurge` is used up. Until that pod is
+///   available, it counts against `maxSurge` like all other new pods.
+/// - If a node no longer fits, deletes its available old pod only while more pods are available than desired.
 ///
 /// # Errors
 /// Fails if the cache lacks the node of an old pod. The rolling update then creates and deletes no pod.
@@ -91,14 +93,13 @@ fn surge(
     limits: RolloutLimits,
     desired: usize,
 ) -> Result<(), PlanError> {
-    // Nodes that take up `maxSurge`: they have an old pod and a new one that is not available yet, or surplus pods.
+    // Nodes that count against `maxSurge`: they have an old pod and an unavailable new one, or surplus pods.
     let mut surging_nodes = 0;
     let mut available_nodes = 0;
-    // Nodes that get a new pod: the allowed ones without a limit, the candidates within `maxSurge`.
+    // Nodes that get a new pod: all allowed nodes, and as many candidates as `maxSurge` permits.
     let mut allowed_nodes = Vec::new();
     let mut candidate_nodes = Vec::new();
-    // Old pods to delete: the replaced ones without a limit, the misplaced ones only while more pods are available than
-    // desired.
+    // Old pods to delete: all replaced pods, and misplaced pods only while more pods are available than desired.
     let mut replaced_pods = Vec::new();
     let mut misplaced_pods = Vec::new();
     for (name, pods) in &sync.by_node {

@@ -1,4 +1,4 @@
-//! Tables of the scheduling rules, and syncs of single CronJobs.
+//! Tests of a CronJob's schedule, concurrency policy, history limits and status.
 
 use super::{observed::Observed, plan::plan, status::status};
 use crate::fixtures::{object, owned_by};
@@ -14,7 +14,7 @@ fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// Returns the CronJob `tick`, which runs every hour and was created at 09:30. The fields of `spec` replace its own.
+/// Returns the CronJob `tick`, which was created at 09:30 and runs every hour. The fields of `spec` replace its fields.
 fn cron(spec: &Value) -> CronJob {
     let mut body = json!({
         "metadata": { "name": "tick", "namespace": "ns", "uid": "cron", "creationTimestamp": "2026-01-05T09:30:00Z" },
@@ -32,7 +32,7 @@ fn cron(spec: &Value) -> CronJob {
     object(&body)
 }
 
-/// Returns a Job of the CronJob that started, and with a condition also finished, at this time.
+/// Returns a Job of the CronJob that started at the time `at`. With a `condition`, the Job also finished at that time.
 fn job(cron: &CronJob, name: &str, condition: Option<&str>, at: &str) -> Arc<Job> {
     let conditions = condition.map(|type_| json!([{ "type": type_, "status": "True" }]));
     let mut job: Job = object(&json!({
@@ -43,6 +43,7 @@ fn job(cron: &CronJob, name: &str, condition: Option<&str>, at: &str) -> Arc<Job
     Arc::new(job)
 }
 
+/// Sets `status.active` to Jobs with these names.
 fn set_active(cron: &mut CronJob, names: &[&str]) {
     let active: Vec<Value> = names
         .iter()
@@ -147,7 +148,7 @@ fn concurrency_policy_decides_about_active_jobs() {
     }
 }
 
-/// Returns a Job of the CronJob with its scheduled time, which the status does not contain.
+/// Returns a Job of the CronJob whose annotation has the scheduled time `at`. `status.active` does not contain the Job.
 fn scheduled_job(cron: &CronJob, name: &str, at: &str, condition: Option<&str>) -> Arc<Job> {
     let mut job = job(cron, name, condition, at);
     Arc::make_mut(&mut job).meta.annotations =
@@ -192,7 +193,7 @@ fn history_limits_delete_the_oldest_finished_jobs() {
     assert!(plan.actions.iter().all(is_ignored), "{plan:?}");
 }
 
-/// Runs a sync whose writes succeed. Returns summaries of the status plan, and the written status.
+/// Runs a reconciliation whose writes all succeed. Returns a summary of each action after them, and the new status.
 fn sync(cron: &CronJob, jobs: &[Arc<Job>], now: &str) -> (Vec<String>, Value) {
     let observed = observed(cron, jobs);
     let planned = plan(&observed, time(now));

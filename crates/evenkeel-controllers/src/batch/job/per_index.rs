@@ -14,6 +14,7 @@ use std::{
     sync::Arc,
 };
 
+/// Failures of the indexes of a Job with `backoffLimitPerIndex`.
 #[derive(Debug)]
 pub(super) struct PerIndexFailures {
     /// Indexes that exceeded the limit, or failed by the pod failure policy. Upstream: `calculateFailedIndexes`.
@@ -26,7 +27,7 @@ pub(super) struct PerIndexFailures {
 
 impl PerIndexFailures {
     /// Returns the failures of a Job's indexes, from its status and its pods. `tracked` are the pods with the
-    /// finalizer. Returns `None` without `backoffLimitPerIndex`.
+    /// finalizer `batch.kubernetes.io/job-tracking`. Returns `None` without `backoffLimitPerIndex`.
     pub(super) fn of<'a>(
         job: &Job,
         tracked: impl Iterator<Item = &'a Arc<Pod>>,

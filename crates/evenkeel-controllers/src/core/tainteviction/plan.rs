@@ -83,8 +83,8 @@ pub(super) fn no_execute_taints(taints: &[Taint]) -> impl Iterator<Item = &Taint
     taints.iter().filter(|taint| &*taint.effect == "NoExecute")
 }
 
-/// Decides about the pod. A scheduled eviction keeps its time while all taints are tolerated for some time, even if
-/// taints or tolerations change. Upstream: `processPodOnNode`.
+/// Decides whether and when to evict the pod. While the pod tolerates all taints for a limited time, a scheduled
+/// eviction keeps its time, even if taints or tolerations change. Upstream: `processPodOnNode`.
 pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     let Some(pod) = observed.pod.as_ref().filter(|pod| !pod.meta.deleting()) else {
         return Verdict::Stay;
@@ -105,16 +105,18 @@ pub(super) fn verdict(observed: &Observed, now: Timestamp) -> Verdict {
     }
 }
 
-/// Duration for which all taints are tolerated.
+/// Time for which the pod tolerates all taints of its node.
 enum TolerationTime {
-    /// A taint is not tolerated.
+    /// The pod does not tolerate a taint.
     Zero,
+    /// The pod tolerates all taints for this time, the shortest `tolerationSeconds`.
     Limited(SignedDuration),
+    /// The pod tolerates all taints, and no matching toleration has `tolerationSeconds`.
     Forever,
 }
 
-/// Returns the shortest `tolerationSeconds` of the matching tolerations. Negative values count as 0. Upstream:
-/// `GetMatchingTolerations`, `getMinTolerationTime`.
+/// Returns the shortest `tolerationSeconds` of the tolerations that match the taints. Negative values count as 0.
+/// Upstream: `GetMatchingTolerations`, `getMinTolerationTime`.
 fn min_toleration_time(
     tolerations: &[Toleration],
     taints: &[Taint],
@@ -122,7 +124,7 @@ fn min_toleration_time(
 ) -> TolerationTime {
     let mut min_seconds: Option<i64> = None;
     for taint in taints {
-        // The first matching toleration counts, as upstream.
+        // As upstream, only the first matching toleration of each taint counts.
         let is_matching = |toleration: &&Toleration| operators.tolerates(toleration, taint);
         let Some(toleration) = tolerations.iter().find(is_matching) else {
             return TolerationTime::Zero;
@@ -158,7 +160,7 @@ pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Pla
             plan.requeue_after(remaining);
         }
         (Verdict::Evict(_), Some(pod)) => {
-            // An immediate eviction cancels the scheduled one, and records an event about that.
+            // An immediate eviction cancels the scheduled one, and records an event about the cancellation.
             if is_scheduled {
                 plan.push(event("Cancelling deletion of"));
             }

@@ -20,7 +20,7 @@ const NO_SPACE: &str = "node(s) did not have enough free storage";
 const VOLUME_GONE: &str =
     "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)";
 
-/// Result for one node. The error is the reason to reject this node, other nodes may still be feasible.
+/// Result for one node. The error is the reason to reject this node. Other nodes may still be feasible.
 type OnNode<T> = Result<T, &'static str>;
 
 /// Claims that a pod uses.

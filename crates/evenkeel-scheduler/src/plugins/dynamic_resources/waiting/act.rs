@@ -1,4 +1,4 @@
-//! The wait for device binding conditions, with its event and metrics.
+//! Waits in PreBind for device binding conditions, and records an event and metrics.
 
 use evenkeel_api::{
     View as _,
@@ -17,7 +17,11 @@ use crate::{
 };
 
 impl DynamicResources {
-    /// Waits until the devices of the pod's claims are ready. Records an event and metrics.
+    /// Waits until the devices of the pod's claims are ready. Records the event `BindingConditionsPending` before the
+    /// wait, and metrics after it.
+    ///
+    /// # Errors
+    /// Fails if a device failed, a claim was deleted, or the binding timeout has passed.
     pub(in super::super) async fn wait(
         &self,
         cluster: &ClusterState,
@@ -44,7 +48,8 @@ impl DynamicResources {
         outcome.map_err(|not_ready| PreBindError::Refused(not_ready.message))
     }
 
-    /// Checks the claims after each change of a claim and at each deadline, until all claims are ready or one fails.
+    /// Checks the claims after each change of a claim and at each deadline, until all claims are ready or a check fails.
+    /// Upstream: `isPodReadyForBinding`.
     async fn wait_until_ready(
         &self,
         cluster: &ClusterState,
@@ -72,7 +77,7 @@ impl DynamicResources {
         }
     }
 
-    /// Returns the claims of an assumed pod in their latest known versions.
+    /// Returns the latest known version of each claim of an assumed pod. The error says that the claim was deleted.
     fn claims_of_assumed_pod(
         &self,
         cluster: &ClusterState,
