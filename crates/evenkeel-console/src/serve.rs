@@ -104,7 +104,7 @@ fn redirect(to: &str) -> Response<Body> {
     response
 }
 
-/// Redirects, and sets a cookie.
+/// Returns a redirect to `to` that sets a cookie.
 fn with_cookie(to: &str, cookie: &str) -> Response<Body> {
     let mut response = redirect(to);
     if let Ok(mut cookie) = HeaderValue::from_str(cookie) {

@@ -62,7 +62,7 @@ static ALL: LazyLock<Vec<Kind>> = LazyLock::new(|| {
     KINDS.into_iter().map(kind).collect()
 });
 
-/// A schema with one field of each form that managed fields and pruning treat differently.
+/// Returns a schema with one field of each form that managed fields and pruning treat differently.
 fn custom_schema() -> Value {
     json!({"type": "object", "properties": {
         "spec": {"type": "object", "properties": {

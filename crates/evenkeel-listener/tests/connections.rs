@@ -168,7 +168,7 @@ async fn a_response_that_is_cut_off_ends_its_connection() {
     assert!(answer.starts_with(b"HTTP/1.1 200"));
 }
 
-/// The next frame of a connection: its type, stream and length.
+/// Returns the next frame of a connection: its type, stream and length.
 async fn frame(client: &mut DuplexStream) -> (u8, u32, usize) {
     let mut head = [0; 9];
     client.read_exact(&mut head).await.expect("a frame");

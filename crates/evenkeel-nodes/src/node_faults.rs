@@ -171,7 +171,7 @@ mod tests {
         Node::decode(node.to_string().as_bytes(), Encoding::Json).unwrap()
     }
 
-    /// Behavior that begins at `at(0)`, with a fault of this kind and these times.
+    /// Returns a Behavior that begins at `at(0)`, with a fault of this kind and these times.
     fn behavior(name: &str, spec: &Value) -> Value {
         json!({
             "metadata": { "name": name, "creationTimestamp": "2027-01-15T08:00:00Z" }, "spec": spec,

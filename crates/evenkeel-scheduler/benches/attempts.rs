@@ -292,7 +292,7 @@ fn soft_spread() -> Value {
     pod_with_spread("ScheduleAnyway")
 }
 
-/// Affinity term that selects pods of this color in both namespaces.
+/// Returns an affinity term that selects pods of this color in both namespaces.
 fn term(color: &str, topology_key: &str) -> Value {
     json!({
         "labelSelector": { "matchLabels": { "color": color } },
@@ -336,7 +336,7 @@ fn soft_anti_affinity() -> Value {
     pod_with_preference("yellow", "podAntiAffinity")
 }
 
-/// Pod with affinity, anti-affinity and a spread constraint.
+/// Returns a pod with affinity, anti-affinity and a spread constraint.
 fn mixed() -> Value {
     let mut pod = spread();
     pod["spec"]["affinity"] = json!({

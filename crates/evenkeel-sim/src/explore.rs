@@ -17,7 +17,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-/// Number of writes up to which [`each_write`] hits every one.
+/// Maximum number of writes of which [`each_write`] hits every one. Of more writes, it hits a sample.
 const EACH: usize = 5;
 
 /// Seed and faults of a run, which its drop prints if the run panicked.
@@ -32,7 +32,7 @@ impl Drop for PanicReport {
     }
 }
 
-/// What a run led to.
+/// Result of a run.
 #[derive(Debug)]
 struct Observed {
     states: Vec<EndState>,
@@ -65,7 +65,7 @@ fn without_fault<S: AsyncFn(&mut World, Faults)>(options: &Options, scenario: &S
     Arc::clone(shared.get_or_init(observe))
 }
 
-/// A scenario, and what it leads to without faults.
+/// A scenario, and its result without faults.
 pub struct Compared<'a, S> {
     options: &'a Options,
     scenario: &'a S,
@@ -125,7 +125,7 @@ pub fn each_write(
 ) -> u64 {
     let compared = Compared::new(options, scenario);
     compared.sample(part, &[kind], EACH);
-    // Until its fault, a run does what the one without faults does: there are no further writes to hit.
+    // Until its fault, a run equals the run without faults, so it has no further writes to hit.
     compared.writes(part)
 }
 
@@ -134,7 +134,8 @@ pub fn each_kind(options: &Options, part: Part, scenario: &impl AsyncFn(&mut Wor
     Compared::new(options, scenario).sample(part, &KINDS, KINDS.len());
 }
 
-/// Runs `scenario` once with these faults. Without any, there is nothing to compare the run with.
+/// Runs `scenario` once with these faults, and compares it with a run without faults. If `faults` has none, only runs the
+/// scenario without faults.
 pub fn with_faults(options: &Options, faults: Faults, scenario: &impl AsyncFn(&mut World, Faults)) {
     let compared = Compared::new(options, scenario);
     if faults.at_writes.is_empty() && faults.max_watch_delay.is_zero() {

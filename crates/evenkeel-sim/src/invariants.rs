@@ -1,13 +1,13 @@
-//! What must hold at every instant, in every scenario.
+//! Invariants that must hold at every instant, in every scenario.
 //!
-//! | rule | looked at |
+//! | rule | checked |
 //! |---|---|
 //! | an ordinal of a StatefulSet has one live pod | with each pod |
-//! | an address is that of one running pod or Service | with each pod and Service |
+//! | no two running pods or Services have the same address | with each pod and Service |
 //! | a Job counts no pod and no index twice, and never counts down | with each Job |
-//! | a claim's volume is bound to no other claim, and changes its claim only by way of none | with each volume and claim |
+//! | a volume is bound to one claim at most, and is released before it is bound to another | with each volume and claim |
 //! | a rolling update gives sizes within `maxSurge` and `maxUnavailable` | with each size of a ReplicaSet |
-//! | no controller deletes what is not controlled by its kind | with each deletion |
+//! | a controller only deletes objects that an object of its kind controls | with each deletion |
 
 use evenkeel_api::{
     Meta, Text, View,
@@ -37,7 +37,7 @@ const DELETERS: [(&str, &str, &str); 7] = [
 /// Label with the ordinal of a StatefulSet's pod.
 const ORDINAL: &str = "apps.kubernetes.io/pod-index";
 
-/// Observer of all objects that the rules are about.
+/// Observer of all objects that the rules apply to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Invariants(Arc<Mutex<State>>);
 
@@ -61,7 +61,7 @@ struct State {
 }
 
 impl Invariants {
-    /// Starts to look at all objects.
+    /// Starts to observe all objects.
     pub(crate) fn observe(caches: &Caches) -> Self {
         let this = Self::default();
         this.subscribe::<Pod>(caches, State::pod);
@@ -112,12 +112,12 @@ fn path(plural: &str, namespace: &str, name: &str) -> String {
     format!("{plural}/{namespace}/{name}")
 }
 
-/// Whether a pod's containers have not ended.
+/// Returns whether a pod's containers have not ended.
 fn is_live(pod: &Pod) -> bool {
     !matches!(&*pod.status.phase, "Succeeded" | "Failed")
 }
 
-/// The addresses of a live pod that are its own.
+/// Returns the IP addresses that no other object may have; none if the pod has ended or uses the host network.
 fn addresses(pod: &Pod) -> impl Iterator<Item = &Text> {
     let own = is_live(pod) && !pod.spec.host_network;
     pod.status.pod_ips.iter().map(|one| &one.ip).filter(move |ip| own && !ip.is_empty())
@@ -279,7 +279,7 @@ impl State {
         if size(set) > before && sum > most {
             self.breaks(format!("{} grows: {sum} pods of {most} at most", set.meta.name));
         }
-        // The first ReplicaSet may be smaller when its Deployment is.
+        // The first ReplicaSet may be smaller if its Deployment was scaled down.
         if size(set) < before && sum < least {
             self.breaks(format!("{} shrinks: {sum} pods of {least} at least", set.meta.name));
         }
@@ -293,7 +293,7 @@ impl State {
             *agent == actor && *deletes == plural && write.is_executed()
         };
         let Some((_, _, owner)) = DELETERS.iter().find(of_actor) else { return };
-        // One that was deleted before the observer saw it has no owners here.
+        // An object that was deleted before it was observed has no owners here.
         let Some(kinds) = self.owners.get(&path(plural, namespace, name)) else { return };
         if !kinds.iter().any(|kind| &**kind == *owner) {
             self.breaks(format!("{actor} deletes {plural} {name}, which {kinds:?} controls"));
@@ -301,7 +301,7 @@ impl State {
     }
 }
 
-/// The sizes that a Deployment's ReplicaSets together may have in a rolling update; `None` with another strategy.
+/// Returns the permitted total size of a Deployment's ReplicaSets during a rolling update; `None` for another strategy.
 fn sizes(deployment: &Deployment) -> Option<RangeInclusive<i32>> {
     let strategy = &deployment.spec.strategy;
     let rolling =
@@ -316,7 +316,7 @@ fn sizes(deployment: &Deployment) -> Option<RangeInclusive<i32>> {
     Some(replicas - unavailable..=replicas + surge)
 }
 
-/// The indexes of a text such as `0,2-5`.
+/// Parses indexes such as `0,2-5`.
 fn indexes(text: &str) -> BTreeSet<u32> {
     let ranges = text.split(',').filter(|range| !range.is_empty());
     let ranges = ranges.filter_map(|range| {

@@ -31,7 +31,7 @@ struct State {
 #[derive(Debug)]
 struct PodState {
     active: bool,
-    /// Whether the pod is active and ready.
+    /// Returns whether the pod is active and ready.
     ready: bool,
 }
 

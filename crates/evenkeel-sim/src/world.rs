@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 
-/// Time in which a part overcomes a restart or an outage: longer than the reads of a stale restart stay stale, and than the
-/// back-off of watches after several gaps, which is half a minute and its jitter.
+/// Time in which a part recovers from a restart or an outage. It is longer than the stale reads after a stale restart, and
+/// longer than the backoff of watches after several gaps (half a minute and its jitter).
 const RECOVERY: Duration = Duration::from_secs(90);
 
 /// Fields that follow from the node that the scheduler chooses for a pod.
@@ -58,7 +58,7 @@ pub struct Options {
     pub alone: Option<&'static str>,
     /// Fields that differ legitimately from a run without faults, as JSON pointers, each with the reason.
     pub ignored: Vec<(&'static str, &'static str)>,
-    /// Why runs are not compared with one without faults, if they are not.
+    /// Reason why runs are not compared with a run without faults; `None` if they are compared.
     pub uncompared: Option<&'static str>,
 }
 
@@ -120,7 +120,7 @@ pub fn simulate<T>(options: Options, test: impl AsyncFnOnce(&mut World) -> T) ->
     simulate_compared(options, None, test)
 }
 
-/// Runs `test` as [`simulate`] does. When it settles, its objects must be those of the run without faults.
+/// Runs `test` as [`simulate`] does. When the world settles, its objects must be those of the run without faults.
 pub(crate) fn simulate_compared<T>(
     options: Options,
     without_fault: Option<Vec<EndState>>,
@@ -140,7 +140,7 @@ pub struct World {
     caches: Caches,
     _observer: Tasks,
     invariants: Invariants,
-    /// Objects that were there before the first part was started.
+    /// Objects that existed before the first part was started.
     before: Vec<Value>,
     /// Objects with generated names of the states in which the world has settled.
     named: Vec<Value>,
@@ -150,7 +150,7 @@ pub struct World {
     armed: Option<usize>,
     /// States in which the world has settled since faults were armed.
     states: Vec<EndState>,
-    /// The same of the run without faults.
+    /// States in which the world of the run without faults has settled.
     without_fault: Option<Vec<EndState>>,
 }
 
@@ -197,14 +197,14 @@ impl World {
         }
     }
 
-    /// Injects these faults from now on, and resets the counts of writes. From now on, each state in which the world settles
-    /// is compared with that of the run without faults.
+    /// Injects these faults from now on, and resets the counts of writes. Each state in which the world settles from now on
+    /// is compared with the corresponding state of the run without faults.
     pub fn arm(&mut self, faults: Faults) {
         self.armed = Some(self.simulation.log().len());
         self.simulation.arm(faults);
     }
 
-    /// Lets time pass until no part has written anything but leases for `quiet`, and all have recovered.
+    /// Lets time pass until, for the duration `quiet`, no part has written anything but leases, and all parts have recovered.
     ///
     /// # Panics
     /// If that takes more than two hours, or if the objects then differ from those of the run without faults.
@@ -216,16 +216,16 @@ impl World {
     /// Lets time pass, and checks that the parts write only leases and the end of event series observed before.
     ///
     /// # Panics
-    /// If a part writes anything else, or if something was wrong at any instant.
+    /// If a part writes anything else, or an invariant was violated.
     pub async fn stays_silent(&mut self, time: Duration) {
         self.simulation.stays_silent(time).await;
         self.check_invariants();
     }
 
-    /// Checks what must hold at every instant.
+    /// Checks the invariants that must hold at every instant.
     ///
     /// # Panics
-    /// If something was wrong.
+    /// If an invariant was violated.
     fn check_invariants(&self) {
         let (first, seen) = (self.invariants.checked(), self.log().len());
         let broken = self.invariants.check(&self.log().since(first), seen);
@@ -255,8 +255,8 @@ impl World {
         self.states.push(state);
     }
 
-    /// Returns the states in which the world has settled since faults were armed, the present one included, and what was
-    /// created and deleted meanwhile.
+    /// Returns the states in which the world has settled since faults were armed, including the current one, and the objects
+    /// that were created and deleted since then.
     pub(crate) async fn observed(&mut self) -> (Vec<EndState>, Changes) {
         self.compare().await;
         let writes = self.log().since(self.armed.unwrap_or_default());

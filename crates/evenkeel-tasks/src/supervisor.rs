@@ -104,7 +104,7 @@ impl Supervisor {
         failures
     }
 
-    /// Health check: fails with the names of the failed tasks and the reasons.
+    /// Checks the health: fails with the names of the failed tasks and the reasons.
     ///
     /// # Errors
     /// When there are [failures](Supervisor::failures).

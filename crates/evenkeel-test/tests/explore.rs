@@ -152,7 +152,7 @@ fn service_named(map: &ConfigMap) -> Result<Service> {
     )?)
 }
 
-/// A user creates an app, changes its port, and creates a Secret.
+/// Creates an app, changes its port, and creates a Secret, as a user does.
 async fn scenario(user: User) -> Result<(), BoxError> {
     let object = |name: &str, data: Value| json!({"metadata": {"name": name}, "data": data});
     let maps = user.api::<ConfigMap>();

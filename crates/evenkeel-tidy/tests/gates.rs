@@ -33,7 +33,7 @@ fn table() -> Vec<(String, Vec<String>)> {
     lines.map(row).collect()
 }
 
-/// The crates that a crate always consists of, itself included.
+/// Returns the crates that a crate always contains, itself included.
 fn parts(whole: &str, manifests: &BTreeMap<String, String>) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut open = vec![whole.to_owned()];
@@ -52,7 +52,7 @@ fn parts(whole: &str, manifests: &BTreeMap<String, String>) -> BTreeSet<String> 
     found
 }
 
-/// The texts between double quotes on a line.
+/// Returns the strings between double quotes on a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('"').skip(1).step_by(2)
 }
@@ -98,7 +98,7 @@ fn scan(
     }
 }
 
-/// The gates that a program's crates read, by their names.
+/// Returns the gates that a program's crates read, by their names.
 fn gates_read(parts: &BTreeSet<String>) -> BTreeSet<String> {
     let (mut gates, mut constants) = (BTreeSet::new(), BTreeMap::new());
     let mut by_constant = BTreeSet::new();

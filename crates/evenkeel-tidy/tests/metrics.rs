@@ -41,12 +41,12 @@ fn tables() -> BTreeMap<String, BTreeSet<String>> {
     found
 }
 
-/// The texts between double quotes.
+/// Returns the strings between double quotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('"').skip(1).step_by(2)
 }
 
-/// The arguments of a call, from after its opening parenthesis to the closing one.
+/// Returns the arguments of a call, from after its opening parenthesis to the closing one.
 fn arguments(text: &str) -> &str {
     let (mut depth, mut in_text) = (1, false);
     for (index, c) in text.char_indices() {
@@ -66,7 +66,7 @@ fn arguments(text: &str) -> &str {
 /// A registered metric, with its labels if the call lists them.
 type Registered = (String, Option<BTreeSet<String>>);
 
-/// The metrics that a file registers by a literal name.
+/// Returns the metrics that a file registers by a literal name.
 fn registered(text: &str) -> Vec<Registered> {
     let lines: Vec<&str> = code(production(text)).map(|(_, line)| line).collect();
     let text = lines.join("\n");

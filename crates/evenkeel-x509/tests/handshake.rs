@@ -35,14 +35,14 @@ struct Identity {
 }
 
 impl Identity {
-    /// For `localhost` and 127.0.0.1, by itself, as `openssl req -x509` makes it.
+    /// Returns a self-signed certificate for `localhost` and 127.0.0.1, like that of `openssl req -x509`.
     fn own(change: Params) -> Self {
         let (key, params) = (KeyPair::generate().unwrap(), params(change));
         let der = params.self_signed(&key).unwrap().der().clone();
         Self { der, key, params }
     }
 
-    /// The same by another authority.
+    /// Returns a certificate for `localhost` and 127.0.0.1 that another authority signed.
     fn by(issuer: &Self, change: Params) -> Self {
         let (key, params) = (KeyPair::generate().unwrap(), params(change));
         let signer = Issuer::from_params(&issuer.params, &issuer.key);
@@ -71,7 +71,8 @@ fn pool(certificates: &[&Identity]) -> CertPool {
     pool
 }
 
-/// One handshake and a byte in each direction; the first error of the client, or else of the server.
+/// Performs a TLS handshake, and sends a byte in each direction. Returns the client's first error, or else the
+/// server's.
 async fn handshake(server: ServerConfig, client: ClientConfig, name: &str) -> io::Result<()> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -105,7 +105,7 @@ enum FaultKind {
 }
 
 impl FaultKind {
-    /// Full name of the annotation.
+    /// Returns the full name of the annotation.
     fn annotation(self) -> &'static str {
         match self {
             Self::Silent => SILENT,

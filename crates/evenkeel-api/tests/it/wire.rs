@@ -30,7 +30,7 @@ fn inside(answer: &'static [u8], encoding: Encoding) -> &'static [u8] {
     }
 }
 
-/// The events of a watch that comes in chunks of `size`.
+/// Decodes the events of a watch whose body arrives in chunks of `size` bytes.
 fn events<V: View>(stream: &[u8], encoding: Encoding, size: usize) -> Vec<(EventType, V)> {
     let (mut frames, mut found) = (Frames::new(encoding), Vec::new());
     for chunk in stream.chunks(size) {

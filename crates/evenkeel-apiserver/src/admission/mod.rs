@@ -214,7 +214,7 @@ pub(crate) fn warnings(cx: &Context<'_>, object: &Value, old: Option<&Value>) ->
     pod_security::warnings(cx, object, old)
 }
 
-/// TaintNodesByCondition: keeps pods off a new node until the node reports that it is ready.
+/// Keeps pods off a new node until the node reports that it is ready. Plug-in: TaintNodesByCondition.
 fn not_ready_taint(_: &Context<'_>, node: &mut Value) -> Result<(), StatusError> {
     let key = "node.kubernetes.io/not-ready";
     let mut taints = list(node, "spec.taints").to_vec();
@@ -227,7 +227,7 @@ fn not_ready_taint(_: &Context<'_>, node: &mut Value) -> Result<(), StatusError>
     Ok(())
 }
 
-/// StorageObjectInUseProtection: adds the finalizer that delays the deletion of an object while it is in use.
+/// Adds the finalizer that delays the deletion of an object while it is in use. Plug-in: StorageObjectInUseProtection.
 fn add_finalizer(object: &mut Value, finalizer: &str) -> Result<(), StatusError> {
     let mut finalizers = list(object, "metadata.finalizers").to_vec();
     if !finalizers.iter().any(|name| name == finalizer) {
@@ -237,7 +237,7 @@ fn add_finalizer(object: &mut Value, finalizer: &str) -> Result<(), StatusError>
     Ok(())
 }
 
-/// DefaultStorageClass: sets the default class on a claim that names none.
+/// Sets the default class on a claim that names none. Plug-in: DefaultStorageClass.
 fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), StatusError> {
     if value::get(claim, "spec.storageClassName").is_some() {
         return Ok(());
@@ -249,7 +249,8 @@ fn default_storage_class(cx: &Context<'_>, claim: &mut Value) -> Result<(), Stat
     Ok(())
 }
 
-/// DefaultIngressClass: sets the default class on an Ingress that names none in its spec or in the old annotation.
+/// Sets the default class on an Ingress that names none in its spec or in the old annotation. Plug-in:
+/// DefaultIngressClass.
 fn default_ingress_class(cx: &Context<'_>, ingress: &mut Value) -> Result<(), StatusError> {
     let has_annotation = value::object(ingress, "metadata.annotations")
         .is_some_and(|annotations| annotations.contains_key("kubernetes.io/ingress.class"));

@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that is a second later at each reading.
+    /// Returns a clock whose time advances by a second with each reading.
     fn ticking() -> Clock {
         let second = AtomicI64::new(1_767_225_600);
         Clock::new(move || {

@@ -90,7 +90,8 @@ impl DeleteOptions {
         self.ignore_store_read_error_with_cluster_breaking_potential == Some(true)
     }
 
-    /// The deletion of an unreadable object cannot have options that depend on the object.
+    /// Returns an error for each option that is not allowed for the deletion of an unreadable object, because the
+    /// option depends on the object.
     ///
     /// Upstream: `ValidateIgnoreStoreReadError`.
     fn unsafe_deletion_errors(&self) -> Vec<FieldError> {

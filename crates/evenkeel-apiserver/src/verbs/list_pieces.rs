@@ -34,7 +34,7 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    /// `size` is the size of all items in bytes.
+    /// Creates the iterator over a list's chunks. `size` is the size of all items in bytes.
     fn new(
         head: Vec<u8>,
         tail: Vec<u8>,

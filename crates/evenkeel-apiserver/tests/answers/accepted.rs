@@ -38,7 +38,7 @@ const ACCEPTED: [Accepted; 5] = [
     },
 ];
 
-/// The class of a difference, if it is an accepted one.
+/// Returns the class of a difference, if it is an accepted one.
 pub(crate) fn class_of(attempt: &Attempt, theirs: &Value, ours: &Value) -> Option<&'static str> {
     let found = ACCEPTED.iter().find(|accepted| (accepted.applies)(attempt, theirs, ours));
     found.map(|accepted| accepted.reason)
@@ -48,7 +48,8 @@ fn message(answer: &Value) -> &str {
     answer["body"]["message"].as_str().unwrap_or_default()
 }
 
-/// Equal except for empty fields, and for the generation, which a change from absent to empty increments.
+/// Returns whether the responses are equal except for empty fields and the generation. A change of a field from absent
+/// to empty increments the generation.
 fn empties(attempt: &Attempt, theirs: &Value, ours: &Value) -> bool {
     let is_written = ["= []", "= {}", "= removed", "= null", ":[]", ":{}"]
         .iter()

@@ -105,7 +105,7 @@ pub(crate) struct Attempt {
     pub(crate) sent: Sent,
 }
 
-/// The request of a seed.
+/// Returns the request that the generator makes from a seed.
 pub(crate) fn attempt(seed: u64, reach: Reach, examples: &[Example], schemas: &Schemas) -> Attempt {
     use Verb::{
         Apply, ApplyNew, Create, JsonPatch, MergePatch, StrategicPatch, Update, UpdateStatus,
@@ -211,7 +211,7 @@ pub(crate) fn attempt(seed: u64, reach: Reach, examples: &[Example], schemas: &S
     Attempt { seed, kind, verb, class: class.join(", "), object_path, sent }
 }
 
-/// The top-level fields that changed, whole; null where one was removed.
+/// Returns the whole top-level fields that differ. A removed field is null.
 fn changed(before: &Value, after: &Value) -> Value {
     let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else {
         return after.clone();

@@ -20,7 +20,7 @@ pub(crate) enum Change {
 }
 
 impl Mutation {
-    /// A change of an object, at a random place.
+    /// Returns a random change at a random place in an object.
     pub(crate) fn random(
         object: &Value,
         schema: &Value,
@@ -36,7 +36,7 @@ impl Mutation {
         Self::of_site(pool, object, schemas, rng).expect("an object has fields")
     }
 
-    /// A change of an object at a random place below a pointer. `None` if no place is below the pointer.
+    /// Returns a random change at a random place below the JSON pointer `prefix`; `None` if there is no such place.
     pub(crate) fn inside(
         prefix: &str,
         object: &Value,
@@ -92,7 +92,8 @@ impl Mutation {
         }
     }
 
-    /// The place with `*` for every index, and the kind of change.
+    /// Returns the place, with `*` for every index, and the kind of change. Equal changes of different items have one
+    /// class.
     pub(crate) fn class(&self) -> String {
         let place: Vec<&str> = self
             .pointer

@@ -22,7 +22,7 @@ impl Schemas {
         }
     }
 
-    /// The schema of a kind.
+    /// Returns the schema of a kind.
     pub(crate) fn of_kind(&self, api_version: &str, kind: &str) -> Option<&Value> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         self.0.values().find(|schema| {
@@ -40,7 +40,7 @@ impl Schemas {
         name.and_then(|name| self.0.get(name)).unwrap_or(schema)
     }
 
-    /// Every place in an object, present or not.
+    /// Returns every place in an object, present or not.
     pub(crate) fn sites<'s>(&'s self, object: &Value, schema: &'s Value) -> Vec<Site<'s>> {
         let mut sites = Vec::new();
         self.visit(Some(object), schema, "", &mut sites);
@@ -94,7 +94,7 @@ impl Schemas {
         }
     }
 
-    /// A small value of a schema.
+    /// Returns a small value that is valid for a schema.
     pub(crate) fn sample(&self, schema: &Value, depth: usize) -> Value {
         let schema = self.resolve(schema);
         if let Some(first) = schema["enum"].as_array().and_then(|values| values.first()) {
@@ -125,7 +125,7 @@ impl Schemas {
     }
 }
 
-/// `string`, `integer`, `number`, `boolean`, `array`, `object` or `int-or-string`.
+/// Returns the type of a schema: `string`, `integer`, `number`, `boolean`, `array`, `object` or `int-or-string`.
 pub(crate) fn type_of(schema: &Value) -> &str {
     if schema["format"] == "int-or-string" || schema.get("oneOf").is_some() {
         return "int-or-string";

@@ -42,7 +42,7 @@ pub(crate) fn filled(
 }
 
 impl Schemas {
-    /// A value of a schema that is likely to be valid for a field of this name.
+    /// Returns a value of a schema that is likely to be valid for a field of this name.
     fn plausible(&self, name: &str, schema: &Value, depth: usize, rng: &mut StdRng) -> Value {
         let schema = self.resolve(schema);
         if let Some(values) = schema["enum"].as_array() {
@@ -87,7 +87,7 @@ impl Schemas {
     }
 }
 
-/// A string for a field of this name.
+/// Returns a string for a field of this name.
 fn text(name: &str, rng: &mut StdRng) -> Value {
     let known: &[&str] = match name {
         "topologyKey" => &["kubernetes.io/hostname", "zone"],

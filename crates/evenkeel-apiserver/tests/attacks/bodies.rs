@@ -141,7 +141,7 @@ pub(crate) async fn something_wrong_everywhere(target: &Target) {
     admin.post(&pods, &pod).await.is(422, "is invalid");
 }
 
-/// The kind of the objects at this path.
+/// Returns the kind of the objects at this path.
 fn kind(things: &str) -> String {
     format!("Kind{}", things.rsplit('/').next().unwrap_or_default())
 }

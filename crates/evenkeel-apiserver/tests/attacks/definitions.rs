@@ -8,7 +8,7 @@ fn schema(definition: &mut Value) -> &mut Value {
     &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 }
 
-/// A definition of things whose `spec` has this schema.
+/// Creates a CustomResourceDefinition whose `spec` has this schema, and returns the path of its objects.
 async fn with_spec(target: &Target, spec: Value) -> String {
     target.define("default", |d| *schema(d) = json!({"type": "object", "properties": {"spec": spec}})).await
 }

@@ -5,14 +5,14 @@ use crate::target::{Answer, JSON, Target};
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 const BODY: &str = r#"{"metadata":{"name":"smuggled"}}"#;
 
-/// The codes of all responses on a connection that carries these bytes.
+/// Returns the codes of all responses on a connection that carries these bytes.
 async fn codes(target: &Target, bytes: &[u8]) -> Vec<u16> {
     let text = String::from_utf8_lossy(&target.exchange(bytes).await).into_owned();
     let answers = text.split("HTTP/1.1 ").chain(text.split("HTTP/1.0 ").skip(1)).skip(1);
     answers.filter_map(|answer| answer.get(..3)?.parse().ok()).collect()
 }
 
-/// The head of a create by the administrator.
+/// Returns the head of a create by the administrator.
 fn create(headers: &str) -> String {
     format!("POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer admin\r\nContent-Type: {JSON}\r\n{headers}\r\n")
 }

@@ -92,7 +92,7 @@ pub(crate) async fn answers_that_nobody_reads(target: &Target) {
     drop(open);
 }
 
-/// A frame of HTTP/2.
+/// Encodes a frame of HTTP/2.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
@@ -103,7 +103,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// `GET https://localhost/version`, in HPACK.
+/// Encodes the headers of `GET https://localhost/version` in HPACK.
 fn get_version() -> Vec<u8> {
     let mut block = vec![0x82, 0x87, 0x04, 8];
     block.extend_from_slice(b"/version");

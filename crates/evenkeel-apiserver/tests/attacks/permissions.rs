@@ -51,7 +51,7 @@ pub(crate) async fn subresources_past_policies(target: &Target) {
     admin.send("DELETE", &path, &[], b"").await.is(200, "");
 }
 
-/// A pod without a node.
+/// Returns a pod without a node.
 fn pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
 }
@@ -329,7 +329,7 @@ pub(crate) async fn status_and_scale_change_nothing_else(target: &Target) {
 
 const RESOURCE: &str = "resource.k8s.io";
 
-/// A claim of a device, as a user creates it.
+/// Returns a claim of a device, as a user creates it.
 fn claim(name: &str, admin: bool) -> Value {
     let mut exactly = json!({"deviceClassName": "gpus"});
     if admin {

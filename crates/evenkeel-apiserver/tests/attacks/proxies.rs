@@ -185,7 +185,7 @@ pub(crate) async fn proxies_by_names_that_are_urls(target: &Target) {
     }
 }
 
-/// A pod with an address, and the path of its ports.
+/// Creates a pod with an IP address, and returns the path of its ports.
 async fn pod_with_ports(target: &Target) -> String {
     let namespace = target.namespace("proxied").await;
     let admin = target.admin();

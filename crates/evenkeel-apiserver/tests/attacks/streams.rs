@@ -24,7 +24,7 @@ async fn somebody<'a>(target: &'a Target, verbs: &[&str]) -> Client<'a> {
     target.somebody(json!([rule])).await
 }
 
-/// A frame of a client whose header has this payload length. Only these bytes are sent.
+/// Encodes the start of a client's WebSocket frame: a header with this payload length, and these bytes of the payload.
 fn frame(first: u8, length: u64, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![first, 0x80 | 127];
     frame.extend(length.to_be_bytes());
@@ -148,7 +148,7 @@ pub(crate) async fn idle_without_end(target: &Target) {
     drop((open, stream));
 }
 
-/// A control frame of SPDY.
+/// Returns a control frame of SPDY.
 fn control(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0x80, 3, 0, kind];
     frame.extend((payload.len() as u32).to_be_bytes());

@@ -122,7 +122,7 @@ pub(crate) struct Identity {
 }
 
 impl Target {
-    /// The embedded server in this process, on the runtime of the test.
+    /// Starts the embedded server in this process, on the runtime of the test.
     pub(crate) async fn embedded() -> Self {
         let server = Server::builder().tokens_csv(TOKENS).build().await.expect("a server");
         server.connect_kubelet(Arc::new(Copies));
@@ -139,7 +139,7 @@ impl Target {
         target
     }
 
-    /// Upstream's server, once it is ready.
+    /// Waits until upstream's server is ready, and returns it as the target.
     pub(crate) async fn upstream(upstream: &Upstream) -> Self {
         let target = Self {
             address: upstream.address,
@@ -162,39 +162,39 @@ impl Target {
         self.is_upstream
     }
 
-    /// The port that the server listens on.
+    /// Returns the port that the server listens on.
     pub(crate) fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// A name that no other case uses.
+    /// Returns a name that no other case uses.
     pub(crate) fn fresh(&self, prefix: &str) -> String {
         format!("{prefix}-{}", self.names.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A client with a token.
+    /// Returns a client with a token.
     pub(crate) fn user(&self, token: &str) -> Client<'_> {
         let authorization = ("authorization".to_owned(), format!("Bearer {token}").into_bytes());
         Client { target: self, identity: None, headers: vec![authorization] }
     }
 
-    /// A client of the group system:masters.
+    /// Returns a client of a user in the group `system:masters`.
     pub(crate) fn admin(&self) -> Client<'_> {
         self.user("admin")
     }
 
-    /// A client without credentials.
+    /// Returns a client without credentials.
     pub(crate) fn anonymous(&self) -> Client<'_> {
         Client { target: self, identity: None, headers: Vec::new() }
     }
 
-    /// A client with a certificate.
+    /// Returns a client with a certificate.
     pub(crate) fn with_certificate(&self, identity: Identity) -> Client<'_> {
         Client { target: self, identity: Some(identity), headers: Vec::new() }
     }
 
-    /// A namespace that `ann` administers. She gets the rules that the role `admin` aggregates, because no controller
-    /// of this server aggregates roles.
+    /// Creates a namespace that `ann` administers. She gets the rules that the role `admin` aggregates, because no
+    /// controller of this server aggregates roles.
     pub(crate) async fn tenancy(&self) -> String {
         let namespace = self.namespace("ann").await;
         for role in ["admin", "edit", "view"] {
@@ -215,7 +215,7 @@ impl Target {
         self.admin().header("Impersonate-User", name)
     }
 
-    /// A new namespace, with a service account to run pods as.
+    /// Creates a namespace with a service account for its pods, and returns its name.
     pub(crate) async fn namespace(&self, prefix: &str) -> String {
         let namespace = self.fresh(prefix);
         self.admin().make("/api/v1/namespaces", json!({"metadata": {"name": namespace}})).await;
@@ -234,7 +234,8 @@ impl Target {
         self.admin().make(&format!("{RBAC}/clusterrolebindings"), binding).await;
     }
 
-    /// A definition of things that may hold anything, changed by the argument, and the path of its objects in a namespace.
+    /// Creates a CustomResourceDefinition whose objects may have any fields, and returns the path of the objects in a
+    /// namespace. `change` changes the definition first.
     pub(crate) async fn define(&self, namespace: &str, change: impl FnOnce(&mut Value)) -> String {
         let plural = self.fresh("thing").replace('-', "");
         let (definition, objects) = definition(&plural, namespace, change);
@@ -248,14 +249,15 @@ impl Target {
         panic!("{plural} are not served");
     }
 
-    /// A certificate by the authority that the server trusts, changed by the argument.
+    /// Returns a client certificate that the server's authority signed. `change` sets its subject and the other
+    /// parameters.
     pub(crate) fn certificate(&self, change: impl FnOnce(&mut CertificateParams)) -> Identity {
         let key = KeyPair::from_pem(&self.ca_key).expect("a key");
         let name = if self.is_upstream { "attacked" } else { "evenkeel-ca" };
         signed(&authority(name, key), change)
     }
 
-    /// The authority's certificate and key themselves.
+    /// Returns the certificate and key of the authority that the server trusts.
     pub(crate) fn authority(&self) -> Identity {
         let chain = vec![CertificateDer::from_pem_slice(self.ca.as_bytes()).expect("PEM")];
         Identity { chain, key: KeyPair::from_pem(&self.ca_key).expect("a key") }
@@ -326,7 +328,8 @@ impl Target {
 
 pub(crate) const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// A definition of things that may hold anything, changed by the argument, and the path of its objects in a namespace.
+/// Returns a CustomResourceDefinition whose objects may have any fields, and the path of the objects in a namespace.
+/// `change` changes the definition first.
 pub(crate) fn definition(
     plural: &str,
     namespace: &str,
@@ -341,7 +344,7 @@ pub(crate) fn definition(
     (definition, format!("/apis/attacks.example/v1/namespaces/{namespace}/{plural}"))
 }
 
-/// A certificate authority that the server does not trust.
+/// Returns a certificate authority that the server does not trust.
 pub(crate) fn other_authority(name: &str) -> Issuer<'static, KeyPair> {
     authority(name, KeyPair::generate().expect("a key"))
 }
@@ -354,7 +357,7 @@ fn authority(name: &str, key: KeyPair) -> Issuer<'static, KeyPair> {
     Issuer::new(params, key)
 }
 
-/// A certificate of a client by that authority, changed by the argument.
+/// Returns a client certificate that the issuer signed. `change` sets its subject and the other parameters.
 pub(crate) fn signed(
     issuer: &Issuer<'_, KeyPair>,
     change: impl FnOnce(&mut CertificateParams),
@@ -540,7 +543,7 @@ impl Answer {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The message of a Status.
+    /// Returns the message of the response's Status.
     pub(crate) fn message(&self) -> String {
         self.json()["message"].as_str().unwrap_or_default().to_owned()
     }
@@ -600,7 +603,8 @@ impl HeldTime {
     }
 }
 
-/// Writes, and reads to the end. A server may respond and close before it has read everything.
+/// Writes the bytes, and reads until the server closes the connection. A server may respond and close before it has
+/// read everything.
 async fn exchange(stream: TlsStream<TcpStream>, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut read = Vec::new();

@@ -285,7 +285,7 @@ async fn run(connection: &mut Connection) -> Vec<u16> {
     codes
 }
 
-/// The events of the marked requests, once all of them have their last one.
+/// Waits for the last audit event of each marked request, and returns all events of these requests.
 async fn events(path: &Path) -> Vec<Value> {
     for _ in 0..100 {
         let text = std::fs::read_to_string(path).unwrap_or_default();

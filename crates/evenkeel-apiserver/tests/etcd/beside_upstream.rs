@@ -99,7 +99,7 @@ impl Example {
     }
 }
 
-/// The type of a stored value, and its length.
+/// Returns the type of a stored value, and the value's length.
 fn envelope(value: &[u8]) -> (Vec<u8>, usize) {
     let head = match value.strip_prefix(b"k8s\0") {
         // The type is the first field, with its length in the second byte.

@@ -46,7 +46,7 @@ pub(crate) enum Body {
 }
 
 impl Step {
-    /// The step in one line.
+    /// Formats the step in one line.
     pub(crate) fn shown(&self) -> String {
         let Self { verb, name, subresource, query, body, .. } = self;
         format!(
@@ -68,7 +68,7 @@ pub(crate) struct History {
     pub(crate) watches: Vec<String>,
 }
 
-/// The history of a seed.
+/// Returns the history that the generator makes from a seed.
 pub(crate) fn history(seed: u64, kinds: &[Kind]) -> History {
     let mut rng = StdRng::seed_from_u64(seed);
     let kind = kinds.choose(&mut rng).expect("a kind").clone();

@@ -60,7 +60,7 @@ fn custom(number: u64) -> Kind {
 }
 
 impl Kind {
-    /// The path of the objects in a namespace.
+    /// Returns the path of the objects in a namespace.
     pub(crate) fn collection(&self, namespace: &str) -> String {
         let root = if self.api_version == "v1" { "/api/v1" } else { "/apis" };
         let group =
@@ -68,7 +68,7 @@ impl Kind {
         format!("{root}{group}/namespaces/{namespace}/{}", self.plural)
     }
 
-    /// The definition of a custom resource.
+    /// Returns the definition of a custom resource.
     pub(crate) fn definition(&self) -> Option<Value> {
         let schema = self.schema.as_ref()?;
         let subresources = if self.has_status { json!({"status": {}}) } else { json!({}) };
@@ -78,7 +78,7 @@ impl Kind {
             "versions": [{"name": "v1", "served": true, "storage": true, "subresources": subresources, "schema": {"openAPIV3Schema": schema}}]}}))
     }
 
-    /// A new object.
+    /// Returns a new object with random content.
     pub(crate) fn object(&self, name: &str, rng: &mut StdRng) -> Value {
         let mut object =
             json!({"apiVersion": self.api_version, "kind": self.kind, "metadata": {"name": name}});
@@ -93,7 +93,7 @@ impl Kind {
         object
     }
 
-    /// All fields of an object except its metadata.
+    /// Returns all fields of a random object except its metadata.
     fn content(&self, rng: &mut StdRng) -> Value {
         let (number, text) = (rng.random_range(0..4), one(&["a", "b", "c"], rng));
         if let Some(schema) = &self.schema {
@@ -129,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// A part of an object that changes another one.
+    /// Returns a random merge patch for an object.
     pub(crate) fn change(&self, rng: &mut StdRng) -> Value {
         match rng.random_range(0..10) {
             0 | 1 => {
@@ -153,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// A status that changes an existing one.
+    /// Returns a random merge patch for the status of an object.
     pub(crate) fn status(&self, rng: &mut StdRng) -> Value {
         let number = rng.random_range(0..4);
         let condition = json!({"type": one(&["A", "B"], rng), "status": one(&["True", "False"], rng),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 /// Names of fields.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// The schema of a kind: a generated `spec`, and a status.
+/// Returns a random schema for a kind: the schema of `spec`, and that of a fixed status.
 pub(crate) fn generate(rng: &mut StdRng) -> Value {
     let mut spec = object(2, rng);
     // Old values of parts of an atomic map are not known.
@@ -85,7 +85,7 @@ fn any(depth: usize, rng: &mut StdRng) -> Value {
     schema
 }
 
-/// A random value of a schema, sometimes an invalid one.
+/// Returns a random value of a schema, sometimes an invalid one.
 pub(crate) fn sample(schema: &Value, rng: &mut StdRng) -> Value {
     if rng.random_bool(0.02) {
         return [json!(null), json!("other"), json!(7), json!([]), json!({})]

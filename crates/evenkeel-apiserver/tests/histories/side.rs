@@ -61,7 +61,7 @@ impl Side {
         answer
     }
 
-    /// The request of a step, with this server's versions.
+    /// Returns the request of a step. Resource versions and tokens in it are those of this server.
     fn sent(&self, step: &Step) -> Sent {
         let mut path = self.collection.clone();
         for part in [step.name, step.subresource].into_iter().filter(|part| !part.is_empty()) {
@@ -172,7 +172,7 @@ impl Side {
         }
     }
 
-    /// The events of the watches up to the object that ends the history.
+    /// Reads the events of each watch up to the object that ends the history.
     pub(crate) async fn events(&mut self) -> Vec<Value> {
         let mut all = Vec::new();
         for mut stream in std::mem::take(&mut self.watches) {

@@ -18,14 +18,14 @@ const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const NAME: &str = "v1.shop.example.com";
 const THINGS: &str = "/apis/shop.example.com/v1/namespaces/default/things";
 
-/// The APIService of an extension API server.
+/// Returns the APIService of an extension API server.
 fn api_service(extension: &Extension, port: u16) -> Value {
     let service = json!({"namespace": "default", "name": "api", "port": port});
     json!({"metadata": {"name": NAME}, "spec": {"group": GROUP, "version": "v1", "service": service,
         "caBundle": extension.identity.bundle(), "groupPriorityMinimum": 1500, "versionPriority": 10}})
 }
 
-/// A Service that names this machine.
+/// Returns a Service of type ExternalName that names this machine.
 fn external_name(port: u16) -> Value {
     json!({"metadata": {"name": "api"}, "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}})
 }

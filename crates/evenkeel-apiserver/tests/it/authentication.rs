@@ -245,7 +245,7 @@ async fn a_secret_holds_a_token_as_long_as_it_lives() {
     assert_eq!(client.user_of(&token).await, None);
 }
 
-/// A key in PEM, and a function that signs claims with it.
+/// Returns a key in PEM, and a function that signs claims with it.
 fn legacy_signer() -> (String, impl Fn(&Value) -> String) {
     use base64::Engine as _;
     use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
@@ -360,7 +360,7 @@ impl Listening {
         Self { server, port }
     }
 
-    /// A connection of a client with this certificate.
+    /// Opens a TLS connection with this client certificate.
     async fn connect(
         &self,
         identity: Option<(CertificateDer<'static>, &KeyPair)>,
@@ -442,7 +442,8 @@ async fn requests_without_credentials_are_served_where_that_is_allowed() {
     }
 }
 
-/// An authority, and a certificate that it signed for an administrator: changed by the argument.
+/// Returns the certificate of an authority, and a client certificate and key of an administrator that it signed.
+/// `change` changes the client certificate.
 fn administrator(
     change: impl FnOnce(&mut CertificateParams),
 ) -> (String, CertificateDer<'static>, KeyPair) {

@@ -30,7 +30,7 @@ impl Files {
         path
     }
 
-    /// The kubeconfig file of a webhook.
+    /// Returns the kubeconfig file of a webhook.
     fn kubeconfig(&self, name: &str, client_config: &Value) -> PathBuf {
         let cluster = json!({"server": client_config["url"], "certificate-authority-data": client_config["caBundle"]});
         let text = json!({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
@@ -38,14 +38,14 @@ impl Files {
         self.write(name, &text.to_string())
     }
 
-    /// A configuration with these authorizers.
+    /// Returns a configuration with these authorizers.
     fn config(&self, authorizers: &Value) -> PathBuf {
         let text = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthorizationConfiguration", "authorizers": authorizers});
         self.write("config.yaml", &text.to_string())
     }
 }
 
-/// A webhook of a configuration, with changes.
+/// Returns the configuration of a webhook authorizer. `changes` replace its fields.
 fn webhook(name: &str, kubeconfig: &std::path::Path, changes: &Value) -> Value {
     let mut webhook = json!({"timeout": "30s", "subjectAccessReviewVersion": "v1", "failurePolicy": "NoOpinion",
         "connectionInfo": {"type": "KubeConfigFile", "kubeConfigFile": kubeconfig}});

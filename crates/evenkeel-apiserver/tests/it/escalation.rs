@@ -41,7 +41,7 @@ impl World {
     }
 }
 
-/// A rule for all verbs on roles and bindings, except for those that the check requires.
+/// Returns a rule for all verbs on roles and bindings, except for the verbs that the escalation check requires.
 fn writes() -> Value {
     rule(
         GROUP,

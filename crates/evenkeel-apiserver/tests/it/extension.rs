@@ -98,7 +98,7 @@ impl Extension {
         all.into_iter().filter(|asked| !is_own(asked)).collect()
     }
 
-    /// All requests so far.
+    /// Returns all requests so far.
     pub(crate) fn all(&self) -> Vec<ReceivedRequest> {
         self.asked.lock().expect("no panic before").clone()
     }
@@ -203,7 +203,7 @@ fn document(content_type: &str, body: &Value) -> Answer {
     answer
 }
 
-/// A response that begins, and then gets the rest of its body.
+/// Returns a response whose body begins with `{` and continues with `rest`.
 fn begun(rest: impl futures::Stream<Item = String> + Send + 'static) -> Answer {
     let text = futures::stream::iter(["{".to_owned()]).chain(rest);
     let frames = text.map(|text| Ok(Frame::data(Bytes::from(text))));

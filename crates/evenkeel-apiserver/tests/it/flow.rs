@@ -108,7 +108,7 @@ async fn limit_ann(admin: &Client, queue: bool) -> [String; 2] {
     [schema, level].map(|object| object["metadata"]["uid"].as_str().expect("a uid").to_owned())
 }
 
-/// Value of a metric.
+/// Returns the value of a metric.
 async fn metric(admin: &Client, name: &str) -> String {
     let response = admin.send("GET", "/metrics", &[], Bytes::new()).await;
     let text = text(response).await;

@@ -91,7 +91,7 @@ fn objects(depth: usize) -> String {
     format!("{}{}{}", r#"{"a":"#.repeat(depth - 1), "{}", "}".repeat(depth - 1))
 }
 
-/// A ControllerRevision in an envelope, with `raw` as its data.
+/// Encodes a ControllerRevision in the protobuf envelope, with `raw` as its data.
 fn revision(raw: &[u8]) -> Vec<u8> {
     let mut message = Vec::new();
     wire::message(&mut message, 1, |out| wire::bytes(out, 1, b"r"));
@@ -349,7 +349,7 @@ fn what_is_accepted_can_be_read_changed_and_deleted() {
     });
 }
 
-/// A nested value. Some of its levels are lists, the others are objects.
+/// Generates a nested JSON value. Some of its levels are lists, the others are objects.
 fn any_nest() -> impl Strategy<Value = String> {
     let depth = prop_oneof![100usize..160, MAX_DEPTH - 16..MAX_DEPTH + 8];
     depth.prop_flat_map(|depth| prop::collection::vec(any::<bool>(), depth)).prop_map(|levels| {
@@ -372,7 +372,7 @@ fn whatever_is_accepted_can_be_read_changed_and_deleted() {
     });
 }
 
-/// A definition with a schema of `depth` lists within each other.
+/// Returns a definition with a schema of `depth` lists within each other.
 fn definition_of_lists(depth: usize) -> String {
     let schema = format!(
         r#"{}{{"type":"string"}}{}"#,

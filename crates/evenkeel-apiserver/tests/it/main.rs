@@ -81,7 +81,7 @@ impl Client {
         self.patch(&format!("{path}?fieldManager=test&force=true"), "apply-patch+yaml", body).await
     }
 
-    /// A patch of one of the forms.
+    /// Sends a patch of one of the forms.
     async fn patch(&self, path: &str, form: &str, body: Value) -> (StatusCode, Value) {
         let media = format!("application/{form}");
         let headers = [("content-type", media.as_str())];

@@ -612,7 +612,7 @@ async fn a_node_lists_its_own_pods() {
     }
 }
 
-/// A request for a certificate of these common names.
+/// Returns a certificate request with these common names, as the Base64 of PEM.
 fn pem(names: &[&str]) -> String {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");

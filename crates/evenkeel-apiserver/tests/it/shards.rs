@@ -13,13 +13,13 @@ use crate::{Client, events};
 
 const CONFIGMAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A server with the feature gate.
+/// Returns a server with the feature gate.
 async fn start() -> Client {
     let server = Server::builder().seed(7).sharded_list_and_watch(true);
     Client(server.build().await.expect("a server in memory").service())
 }
 
-/// One of `count` equal shards.
+/// Returns the selector of one of `count` equal shards.
 fn shard(field: ShardField, index: u128, count: u128) -> ShardSelector {
     let size = HASH_SPACE / count;
     let end = if index + 1 == count { HASH_SPACE } else { size * (index + 1) };

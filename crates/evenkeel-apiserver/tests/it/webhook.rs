@@ -43,7 +43,7 @@ impl Identity {
         base64::prelude::BASE64_STANDARD.encode(&self.pem)
     }
 
-    /// The certificate, PEM.
+    /// Returns the webhook's certificate in PEM.
     pub(crate) fn pem(&self) -> &str {
         &self.pem
     }
@@ -173,7 +173,7 @@ impl Webhook {
         Ok(response)
     }
 
-    /// The header `Host` of the last request.
+    /// Returns the header `Host` of the last request.
     pub(crate) fn host(&self) -> String {
         self.host.lock().expect("no panic before").clone()
     }

@@ -6,7 +6,7 @@ use evenkeel_apiserver::Server;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A server that listens, its address, and its administrator's token.
+/// Starts a server that listens on a port. Returns the server's address and its administrator's token.
 async fn listen() -> (SocketAddr, String) {
     let server = Server::builder().build().await.expect("a server in memory");
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -26,7 +26,7 @@ async fn exchange(address: SocketAddr, request: &[u8]) -> String {
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// A request that closes its connection.
+/// Sends a GET request on its own connection, and returns the response.
 async fn get(address: SocketAddr, path: &str, headers: &[u8]) -> String {
     let mut request =
         format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n").into_bytes();

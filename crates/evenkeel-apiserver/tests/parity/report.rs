@@ -51,7 +51,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// An empty report of cases that a variable of the environment repeats.
+    /// Returns an empty report. The environment variable `seed_variable` repeats a case.
     pub(crate) fn new(seed_variable: &'static str) -> Self {
         let (kinds, classes) = (BTreeMap::new(), BTreeMap::new());
         let (accepted, differences) = (BTreeMap::new(), Vec::new());

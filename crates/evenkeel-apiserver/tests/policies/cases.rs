@@ -30,7 +30,7 @@ fn mutating(name: &'static str, spec: Value, [ann, bob]: [&'static str; 2]) -> C
     Case { name, kind: Kind::Mutating, spec, actions: &[], ann, bob }
 }
 
-/// A validation whose message is the string that the expression evaluates to.
+/// Returns a policy that evaluates a string expression in a variable, and fails unless the string is `nothing`.
 fn shown(text: &str) -> Value {
     json!({"variables": [{"name": "text", "expression": text}],
         "validations": [{"expression": format!("variables.text == 'nothing'"), "message": "m"}]})
@@ -45,7 +45,7 @@ fn patch(value: &str) -> Value {
     json!({"patchType": "JSONPatch", "jsonPatch": {"expression": expression}})
 }
 
-/// The cases whose policies are created last. When these take effect, all policies do.
+/// Returns the cases whose policies are created last. When these policies take effect, all do.
 pub(crate) fn last() -> Vec<Case> {
     vec![
         validating("last-validating", valid("false"), ["denied request", "denied request"]),

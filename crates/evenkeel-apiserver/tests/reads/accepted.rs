@@ -113,7 +113,7 @@ pub(crate) fn reason(read: &Read, place: &str) -> Option<&'static str> {
         .map(|known| known.reason)
 }
 
-/// A request in one line.
+/// Formats a request in one line.
 pub(crate) fn shown(read: &Read) -> String {
     let headers: String =
         read.headers.iter().map(|(name, value)| format!(" [{name}: {value}]")).collect();

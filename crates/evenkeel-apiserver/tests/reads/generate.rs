@@ -40,7 +40,7 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// Path and query.
+    /// Returns the request's path and query.
     pub(crate) fn uri(&self) -> String {
         let query: Vec<String> =
             self.query.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -51,7 +51,7 @@ impl Read {
         }
     }
 
-    /// The list whose token continues in this one.
+    /// Returns the path and query of the list whose continue token this request sends.
     pub(crate) fn page(&self) -> String {
         let kept = |name: &str| matches!(name, "labelSelector" | "fieldSelector");
         let kept = self.query.iter().filter(|(name, _)| kept(name));
@@ -64,7 +64,7 @@ impl Read {
     }
 }
 
-/// The request of a seed.
+/// Returns the request that the generator makes from a seed.
 pub(crate) fn read(seed: u64) -> Read {
     let mut rng = StdRng::seed_from_u64(seed);
     let area = match rng.random_range(0..100) {

@@ -85,7 +85,7 @@ pub(crate) fn normalised(read: &Read, raw: &Raw, versions: &Versions) -> Value {
     json!({"code": raw.code, "headers": headers, "body": body, "text": text})
 }
 
-/// The same for a body.
+/// Removes the hashes from the URLs in a body of `/openapi/v3`.
 fn unhashed(read: &Read, mut body: Value) -> Value {
     if read.path.trim_end_matches('/') == "/openapi/v3" {
         for path in body
@@ -127,7 +127,7 @@ fn body(media: &str, bytes: &[u8]) -> (Value, Value) {
     }
 }
 
-/// The events of a stream in protobuf.
+/// Decodes the events of a watch in protobuf.
 fn protobuf_events(mut bytes: &[u8]) -> Option<Value> {
     let mut events = Vec::new();
     while !bytes.is_empty() {
@@ -144,7 +144,7 @@ fn protobuf_events(mut bytes: &[u8]) -> Option<Value> {
     Some(events.into())
 }
 
-/// The first field of a message, which has a length, and the rest.
+/// Returns the first length-delimited field of a protobuf message, and the rest of the message.
 fn field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0;
     for (index, byte) in bytes.get(1..)?.iter().enumerate() {
@@ -218,7 +218,7 @@ fn is_age(text: &str) -> bool {
         && text.chars().all(|c| c.is_ascii_digit() || "dhms".contains(c))
 }
 
-/// The content of a continue token, without its version if it has a real one.
+/// Decodes a continue token. A positive resource version in it is masked.
 fn opened(token: &str) -> String {
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(token);

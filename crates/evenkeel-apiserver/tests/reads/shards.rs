@@ -120,7 +120,7 @@ const TEXTS: [&str; 16] = [
     "x.shardRange(object.metadata.namespace, '0x0000000000000000', '0x8000000000000000')",
 ];
 
-/// A selector, most often a valid one.
+/// Returns a selector, most often a valid one.
 fn selector(rng: &mut SmallRng) -> String {
     if rng.random_bool(0.1) {
         return TEXTS.choose(rng).map(|text| (*text).to_owned()).unwrap_or_default();

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// The written requests, by area.
 const REQUESTS: &str = include_str!("requests.yaml");
 
-/// Media types of patches and bodies by their names in the file.
+/// Returns the media type for the name of a patch or body in the file.
 fn media(name: &str) -> &'static str {
     match name {
         "merge" => "application/merge-patch+json",

@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    /// A pod of a controller with this uid, which became (un)ready at a time.
+    /// Returns a pod of the controller with the uid `owner`. The pod became ready or unready at this time.
     fn pod_of(owner: &str, phase: &str, at: &str) -> Arc<Pod> {
         Arc::new(decoded::<Pod>(&json!({
             "metadata": {

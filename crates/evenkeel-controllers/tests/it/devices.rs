@@ -10,7 +10,7 @@ const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 const PODS: &str = "/api/v1/namespaces/ns/pods";
 
-/// A published device, a claim that has it with these tolerations, and a pod on a node that uses the claim.
+/// Returns a published device, a claim that has it with these tolerations, and a pod on a node that uses the claim.
 async fn world_with_device(tolerations: &Value) -> World {
     let world = World::with(&[CONTROLLER]).await;
     world.create(SLICES, &slice(1, &json!([]))).await;
@@ -47,7 +47,7 @@ fn rule(effect: &str) -> Value {
         "spec": {"deviceSelector": {"driver": "gpu.test"}, "taint": {"key": "broken", "effect": effect}}})
 }
 
-/// Status, reason and message of the rule's condition.
+/// Returns the status, reason and message of the rule's condition.
 async fn condition(world: &World) -> [String; 3] {
     let rule = world.get(&format!("{RULES}/rule")).await.unwrap();
     let conditions = rule["status"]["conditions"].as_array().unwrap();

@@ -15,7 +15,7 @@ fn pod(name: &str, level: &str) -> Value {
     }})
 }
 
-/// A claim that is bound to a volume of a CSI driver.
+/// Returns a claim that is bound to a volume of a CSI driver.
 async fn world_with_volume(mounts_with_label: bool) -> World {
     let world = World::with(&["selinux-warning-controller"]).await;
     let driver = json!({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": "csi.test"},

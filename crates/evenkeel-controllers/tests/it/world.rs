@@ -88,13 +88,13 @@ impl World {
         caches.start(&self.tasks);
     }
 
-    /// POSTs an object.
+    /// Sends the creation of an object.
     #[track_caller]
     pub(crate) fn create(&self, path: &str, object: &Value) -> impl Future<Output = Value> {
         self.ask("POST", path, "application/json", object)
     }
 
-    /// PATCHes an object by merge.
+    /// Sends a merge patch of an object.
     pub(crate) fn merge(&self, path: &str, patch: &Value) -> impl Future<Output = Value> {
         self.ask("PATCH", path, "application/merge-patch+json", patch)
     }

@@ -112,7 +112,7 @@ fn amount_value(amount: Option<&Amount>) -> Option<Value> {
     amount.map(|amount| Value::from(amount.0.as_str()))
 }
 
-/// Target of a metric in autoscaling/v2.
+/// Returns the target of a metric in autoscaling/v2.
 fn target(
     type_: &str,
     value: Option<&Amount>,
@@ -127,7 +127,7 @@ fn target(
     ])
 }
 
-/// Current value of a metric in autoscaling/v2.
+/// Returns the current value of a metric in autoscaling/v2.
 fn current(value: Option<&Amount>, average: Option<&Amount>, utilization: Option<i32>) -> Value {
     object_of_set_fields([
         ("value", amount_value(value)),

@@ -353,7 +353,7 @@ mod tests {
         Fixture { barrier, queue, version, alive }
     }
 
-    /// Metadata of a pod in the namespace `ns`.
+    /// Returns the metadata of a pod in the namespace `ns`.
     fn pod_at(version: u64) -> Meta {
         let resource_version = version.to_string().into();
         Meta { namespace: "ns".into(), name: "pod".into(), resource_version, ..Meta::default() }

@@ -213,7 +213,7 @@ mod tests {
     }
 
     impl World {
-        /// Living members, the shards' holders, and the shards for which `b` has terms.
+        /// Creates a case from the living members, the shards' holders, and the shards for which `b` has terms.
         fn new(members: &[&str], holders: &[&str], own: &[u32]) -> Self {
             let clock = Clock::system();
             let start = Moment { at: clock.instant(), wall: clock.now() };

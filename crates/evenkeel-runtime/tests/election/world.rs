@@ -139,7 +139,7 @@ pub(crate) struct Start {
 
 /// Program that the processes of a run execute.
 pub(crate) trait Program: Sized {
-    /// Lease duration that the process in this place writes and reads.
+    /// Returns the lease duration, in seconds, that the process at this index writes, and the one that it reads.
     fn seconds(&self, place: usize) -> (i64, i64);
     /// Part of a process that the checks read.
     type Handle;

@@ -716,7 +716,7 @@ async fn stale_cache_creates_and_deletes_no_extra_pods() {
     assert_eq!(deletes, 6);
 }
 
-/// A world with a `StatusWriter` for `ns/web`, which has no pods yet.
+/// Returns a world with a `StatusWriter` for `ns/web`, which has no pods yet.
 async fn with_status_throttle() -> World {
     with_throttled_teller(Builder::owns).await.0
 }

@@ -13,8 +13,8 @@ fn token(name: &str, account: &str) -> Value {
     })
 }
 
-/// The default ServiceAccount and the CA ConfigMap are created, and restored after deletion. A token Secret is filled in,
-/// and deleted with its account.
+/// The controllers create the default ServiceAccount and the ConfigMap with the CA, and restore both after a deletion. A
+/// token Secret gets a token, and is deleted with its account.
 pub(crate) async fn accounts_and_tokens(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 pub(crate) const AUTOSCALERS: &str =
     "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 
-/// A Deployment of one pod, whose pods share a load of two CPUs.
+/// Returns a Deployment of one pod, whose pods share a load of two CPUs.
 pub(crate) fn loaded() -> Value {
     let mut web = deployment(1, "a");
     let template = &mut web["spec"]["template"];
@@ -18,7 +18,7 @@ pub(crate) fn loaded() -> Value {
     web
 }
 
-/// Autoscaler of that Deployment, with a target of half a CPU per pod.
+/// Returns an autoscaler of that Deployment. Its target is half a CPU per pod.
 pub(crate) fn autoscaler() -> Value {
     let target = json!({"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"});
     let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 50}});
@@ -27,7 +27,8 @@ pub(crate) fn autoscaler() -> Value {
     json!({"metadata": {"name": "web"}, "spec": spec})
 }
 
-/// After a crash between scaling and status, nobody knows of the scaling, as upstream.
+/// Returns options that leave the autoscaler's conditions and last scale time out of comparisons. As upstream, the
+/// controller does not record a scaling in the status if it crashes between the two.
 pub(crate) fn options() -> Options {
     let unknown = "a crash between scaling and status";
     Options::default()

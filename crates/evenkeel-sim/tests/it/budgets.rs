@@ -14,7 +14,7 @@ async fn status(world: &World) -> Value {
     budget["status"].clone()
 }
 
-/// Whoever wants the pods gone asks for all of them, again and again, until none of the first is left.
+/// A user requests the eviction of all pods repeatedly, until all of the first pods are evicted.
 pub(crate) async fn drain(world: &mut World, faults: Faults) {
     let pods = running(world, &deployment(3, "a"), 3).await;
     let first: Vec<Value> = world.list(PODS).await;
@@ -32,7 +32,7 @@ pub(crate) async fn drain(world: &mut World, faults: Faults) {
         for pod in left {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default();
             let eviction = json!({"metadata": {"name": name}});
-            // A refusal is expected.
+            // The budget refuses some of these evictions.
             let path = format!("{PODS}/{name}/eviction");
             let _ = world.send(Method::POST, &path, "application/json", &eviction).await;
         }

@@ -7,7 +7,7 @@ use crate::fixtures::{
 use evenkeel_sim::{Count, FaultKind, Faults, Options, World, explore, part};
 use serde_json::{Value, json};
 
-/// A settled Deployment with three pods. Returns the pods.
+/// Creates a Deployment with three pods, lets the world settle, and returns the pods.
 async fn prepare(world: &mut World, faults: Faults) -> Vec<Value> {
     let pods = running(world, &deployment(3, "a"), 3).await;
     world.arm(faults);
@@ -32,7 +32,7 @@ async fn background(world: &mut World, faults: Faults) {
     nothing_is_left(world).await;
 }
 
-/// Owners go after what they own, which is what the name says.
+/// The garbage collector deletes each owner after its dependents.
 pub(crate) async fn foreground(world: &mut World, faults: Faults) {
     prepare(world, faults).await;
     let pods = web_pods(world).await;
@@ -48,7 +48,7 @@ pub(crate) async fn foreground(world: &mut World, faults: Faults) {
     nothing_is_left(world).await;
 }
 
-/// The ReplicaSet stays, without its owner, and the pods stay unchanged.
+/// The ReplicaSet remains without an owner reference, and the pods remain unchanged.
 async fn orphan(world: &mut World, faults: Faults) {
     let before = prepare(world, faults).await;
     let pods = web_pods(world).await;
@@ -69,7 +69,7 @@ async fn orphan(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Everything in a namespace goes, and then the namespace.
+/// The controller deletes all objects in a namespace, and then the namespace.
 pub(crate) async fn namespace(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.create("/api/v1/namespaces", &json!({ "metadata": { "name": "short" } })).await;
@@ -132,7 +132,7 @@ fn conflict_at_each_write_of_the_kubelets() {
     assert!(explore::each_write(&options, part::NODES, FaultKind::Refuse(409), &background) >= 3);
 }
 
-/// Every propagation policy, with several faults at once.
+/// Each propagation policy is tested with several faults.
 #[test]
 fn random_faults() {
     let kinds = [

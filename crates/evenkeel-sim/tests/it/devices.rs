@@ -9,7 +9,8 @@ const CLASSES: &str = "/apis/resource.k8s.io/v1/deviceclasses";
 const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 const RULES: &str = "/apis/resource.k8s.io/v1/devicetaintrules";
 
-/// A world with fields that nothing makes right after some faults, as upstream.
+/// Returns options that leave fields out of comparisons. As upstream, no controller corrects these fields after some
+/// faults.
 pub(crate) fn options() -> Options {
     Options::default()
         .ignores(
@@ -20,7 +21,7 @@ pub(crate) fn options() -> Options {
         .ignores("DeviceTaintRule/status/conditions/0/message", "it is counted since the start")
 }
 
-/// A pod that runs with a device, and a rule that taints the device.
+/// A DeviceTaintRule taints the device that a running pod uses.
 pub(crate) async fn taint_a_device(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let slice = json!({"metadata": {"name": "s"}, "spec": {

@@ -29,7 +29,7 @@ pub(crate) fn each(what: FaultKind, at_least: u64, scenario: &impl AsyncFn(&mut 
     each_of(&Options::default(), part::CONTROLLERS, what, at_least, scenario);
 }
 
-/// Like [`each`], at each write of a part.
+/// Like [`each`], for the writes of another part.
 pub(crate) fn each_of(
     options: &Options,
     part: Part,
@@ -46,14 +46,14 @@ pub(crate) fn every_kind(options: &Options, scenario: &impl AsyncFn(&mut World, 
     explore::each_kind(options, part::CONTROLLERS, scenario);
 }
 
-/// Draws `n` faults of `kinds` at the first `span` writes of any part, and lets nobody be up to date.
+/// Draws `n` faults of `kinds` at the first `span` writes of any part, with delayed watch events.
 pub(crate) fn drawn_faults(seed: u64, (n, span): (u64, u64), kinds: &[FaultKind]) -> Faults {
     let mut faults = Faults::random(seed, &HIT, n, span, kinds, SECOND);
     for fault in faults.at_writes.iter_mut().filter(|fault| fault.part == part::NODES) {
         fault.kind = match fault.kind {
-            // What runs on a node is known there: simulated nodes read it from the server only because they keep no state.
+            // A real kubelet knows its containers. Simulated nodes have no state of their own, and read it from the server.
             FaultKind::StaleRestart => FaultKind::CrashAfter,
-            // All nodes that are away for a minute are not ready, and neither are their pods.
+            // A cut of a minute would make all nodes and their pods not ready.
             FaultKind::Cut => FaultKind::LoseRequest,
             kind => kind,
         };
@@ -61,8 +61,8 @@ pub(crate) fn drawn_faults(seed: u64, (n, span): (u64, u64), kinds: &[FaultKind]
     faults
 }
 
-/// Runs the scenario once for each of so many seeds with `n` things of `kinds` going wrong at the first `span` writes of any
-/// part, and nobody up to date.
+/// Runs the scenario once for each of `seeds` seeds. Each run has `n` faults of `kinds` at the first `span` writes of any
+/// part, and delayed watch events.
 pub(crate) fn several(
     options: &Options,
     seeds: u64,
@@ -127,14 +127,14 @@ pub(crate) fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().expect("every object has a uid")
 }
 
-/// How many pods there may be for a while above what was asked for. The server generates their names, so a request that is
-/// repeated on its way makes one more, and so does a controller that does not see its last pod after a restart.
+/// Returns how many pods may temporarily exist beyond the desired number. The server generates the names of pods, so a
+/// repeated request creates another pod. So does a controller that does not observe its last pod after a restart.
 pub(crate) fn repeated(faults: &Faults) -> usize {
     let repeats = [FaultKind::Repeat, FaultKind::StaleRestart];
     faults.at_writes.iter().filter(|fault| repeats.contains(&fault.kind)).count()
 }
 
-/// Lets all of `n` pods get ready.
+/// Waits until `n` pods are active and ready.
 pub(crate) async fn ready(world: &mut World, pods: &PodWatch, n: usize) {
     let what = format!("{n} pods are ready");
     world.until(&what, 10 * MINUTE, async |_| pods.now() == Count { active: n, ready: n }).await;

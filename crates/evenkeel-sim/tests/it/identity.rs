@@ -40,7 +40,7 @@ async fn verb_of_top(user: &Requests) -> Value {
     top["rules"][0]["verbs"][0].clone()
 }
 
-/// A role two steps up follows the lowest one.
+/// A ClusterRole that aggregates an aggregated ClusterRole follows changes of the lowest one.
 pub(crate) async fn aggregated_roles(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -55,7 +55,8 @@ pub(crate) async fn aggregated_roles(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A node's request is approved and signed, a client's once it is approved, and both go in the end.
+/// The controllers approve and sign a node's request, sign a client's request after a user has approved it, and later
+/// delete both.
 pub(crate) async fn certificates_are_issued(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -78,12 +79,12 @@ pub(crate) async fn certificates_are_issued(world: &mut World, faults: Faults) {
             user.list(ASKED).await.is_empty()
         })
         .await;
-    // A part that crashed at the end restarts.
+    // If a part crashed at the end, it restarts now.
     world.settle(REST).await;
     world.stays_silent(SILENCE).await;
 }
 
-/// The cluster-info of new nodes is signed with each token until it expires.
+/// The ConfigMap `cluster-info` has a signature for each bootstrap token until the token expires.
 pub(crate) async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -116,14 +117,14 @@ pub(crate) async fn tokens_sign_and_expire(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A world without nodes, which renew their leases: this takes hours.
+/// Returns options without nodes. The scenario takes hours, in which nodes would renew their leases.
 pub(crate) fn without_nodes() -> Options {
     let mut options = Options::default();
     options.nodes.nodes.clear();
     options.ignores("CertificateSigningRequest/status/certificate", "its serial is random")
 }
 
-/// Runs the scenario with something going wrong at each write.
+/// Runs the scenario with this fault at each write.
 fn each(what: FaultKind, more_than: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     each_of(&without_nodes(), part::CONTROLLERS, what, more_than, scenario);
 }

@@ -1,4 +1,4 @@
-//! Jobs run to their end under faults: every pod is counted exactly once.
+//! Jobs run to completion under faults: every pod is counted exactly once.
 
 use crate::fixtures::{
     KINDS, MINUTE, PODS, REST, SILENCE, each, every_kind, repeated, several, web_pods,
@@ -55,7 +55,7 @@ async fn check_end(world: &mut World, conditions: [&str; 2], succeeded: usize, f
     world.stays_silent(SILENCE).await;
 }
 
-/// Three pods, two at a time.
+/// A Job with three completions runs two pods at a time.
 pub(crate) async fn completes(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let pods = web_pods(world).await;
@@ -67,7 +67,7 @@ pub(crate) async fn completes(world: &mut World, faults: Faults) {
     check_end(world, ["SuccessCriteriaMet", "Complete"], 3, 0).await;
 }
 
-/// Each of four indexes once.
+/// An Indexed Job completes each of four indexes once.
 pub(crate) async fn indexed(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

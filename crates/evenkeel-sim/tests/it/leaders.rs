@@ -24,14 +24,14 @@ fn seen(world: &World) -> Vec<Write> {
     world.log().since(0).into_iter().filter(written).collect()
 }
 
-/// Identity of the candidate that holds the lease.
+/// Returns the identity of the candidate that holds the lease.
 async fn holder(world: &World) -> String {
     let lease = world.get(LEASE).await.expect("it is there");
     lease["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Something happens to the leader while it makes what was asked for: the other one takes over and ends it, and from then on
-/// the first one writes nothing.
+/// A fault hits the leader while it creates the pods of a Deployment. The other process takes over and completes the work.
+/// From then on, the first process writes nothing.
 async fn work(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.start(TWO);
@@ -43,7 +43,7 @@ async fn work(world: &mut World, faults: Faults) {
     world.arm(faults);
     world.create(DEPLOYMENTS, &deployment(2, "a")).await;
     world.settle(REST).await;
-    // The absent process returns, and finds nothing left to do.
+    // The absent process returns, and has nothing left to do.
     world.pass(MINUTE).await;
     world.settle(REST).await;
     check_deployment(world, 2, "a", 1).await;
@@ -52,13 +52,13 @@ async fn work(world: &mut World, faults: Faults) {
     let last = holder(world).await;
     match kind_at.filter(|(_, at)| world.writes(ONE) >= *at) {
         None => assert_eq!(last, first, "nothing happened to it"),
-        // One that restarts at once is a candidate like the other one.
+        // A process that restarts at once is a candidate like the other one.
         Some((FaultKind::CrashAfter | FaultKind::StaleRestart, _)) => {
             assert_ne!(last, first, "its lease ends with it");
         }
         Some(_) => assert!(last.starts_with(&format!("{TWO}_")), "{last} leads"),
     }
-    // What never left the first one is written by the other one.
+    // The other process makes the writes that the first one never sent.
     if let Some((FaultKind::Pause | FaultKind::Cut, at)) = kind_at {
         assert!(taken_over.is_some() || world.writes(ONE) < at, "the other one ended it");
     }

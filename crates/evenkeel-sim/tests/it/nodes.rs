@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 const NODES: &str = "/api/v1/nodes";
 
-/// Pods that leave a node 20 s after it is tainted.
+/// Returns a Deployment whose pods tolerate the taints of an unreachable node for 20 s.
 fn leaving(replicas: u32) -> Value {
     let mut deployment = deployment(replicas, "a");
     let bears = |key: &str| json!({"key": format!("node.kubernetes.io/{key}"), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 20});
@@ -57,7 +57,7 @@ async fn check_well(world: &World, pods: usize) {
     }
 }
 
-/// A node is not heard of any more, its pods go elsewhere, and it comes back.
+/// A node stops reporting, its pods are replaced on other nodes, and it reports again.
 pub(crate) async fn silent_node(world: &mut World, faults: Faults) {
     running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
@@ -93,7 +93,7 @@ pub(crate) async fn silent_node(world: &mut World, faults: Faults) {
     world.stays_silent(2 * MINUTE).await;
 }
 
-/// A node that is deleted takes its pods along, and others come.
+/// A node is deleted. Its pods are deleted too, and the controller replaces them.
 pub(crate) async fn deleted_node(world: &mut World, faults: Faults) {
     let pods = running(world, &leaving(3), 3).await;
     let name = some_node(world).await;
@@ -112,8 +112,8 @@ pub(crate) async fn deleted_node(world: &mut World, faults: Faults) {
     world.stays_silent(2 * MINUTE).await;
 }
 
-/// One node is already tainted when all other nodes stop reporting too. No node loses its pods then, and the first node's taint
-/// is removed.
+/// One node is already tainted when all other nodes stop reporting, too. The controller then evicts no pod, and removes the
+/// first node's taint.
 async fn one_and_then_all_silent(world: &mut World, faults: Faults) {
     running(world, &leaving(3), 3).await;
     let path = format!("{NODES}/{}", some_node(world).await);

@@ -1,4 +1,4 @@
-//! What is protected while it is in use, published, or cleared away, while something goes wrong.
+//! Protection controllers, publishers and cleaners under faults.
 
 use crate::{
     fixtures::{MINUTE, PODS, REST, SILENCE, bare_pod, every_kind},
@@ -15,7 +15,7 @@ const DRIVERS: &str = "/apis/storage.k8s.io/v1/csidrivers";
 const VOLUMES: &str = "/api/v1/persistentvolumes";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 
-/// Made for these tests: a request without a subject.
+/// Certificate request without a subject, created for these tests.
 const STUB: &str = include_str!("testdata/stub.pem");
 
 fn claim(class: &str, mode: &str) -> Value {
@@ -33,7 +33,8 @@ fn volume(class: &str, mode: &str, source: &Value) -> Value {
     json!({"metadata": {"name": "a"}, "spec": spec})
 }
 
-/// The API server's trust bundle is restored when it is changed or deleted, and others of its signer go.
+/// The controller restores the API server's trust bundle after a change or a deletion, and deletes other bundles of its
+/// signer.
 pub(crate) async fn trust_bundles(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let [own] = &world.list(BUNDLES).await[..] else { panic!("not one bundle") };
@@ -51,7 +52,7 @@ pub(crate) async fn trust_bundles(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A pod's request for a certificate goes when nobody can wait for it any more.
+/// The cleaner deletes a PodCertificateRequest when its pod can no longer use the certificate.
 pub(crate) async fn pod_certificate_requests(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -71,7 +72,7 @@ pub(crate) async fn pod_certificate_requests(world: &mut World, faults: Faults) 
     world.stays_silent(SILENCE).await;
 }
 
-/// A class that a claim names stays until the claim goes.
+/// A VolumeAttributesClass exists until no claim refers to it.
 pub(crate) async fn attributes_class_in_use(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -92,7 +93,7 @@ pub(crate) async fn attributes_class_in_use(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A claim stays until no pod uses it.
+/// A deleted claim exists until no pod uses it.
 pub(crate) async fn claim_in_use(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -112,7 +113,7 @@ pub(crate) async fn claim_in_use(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A claim that is to grow names the driver that has replaced its volume's plug-in.
+/// A claim that must be expanded gets an annotation with the CSI driver to which its volume was migrated.
 pub(crate) async fn expansion_of_a_migrated_volume(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let class = json!({"metadata": {"name": "ebs"}, "provisioner": "kubernetes.io/aws-ebs", "allowVolumeExpansion": true});
@@ -134,7 +135,7 @@ pub(crate) async fn expansion_of_a_migrated_volume(world: &mut World, faults: Fa
     world.stays_silent(SILENCE).await;
 }
 
-/// Two pods with different labels on one volume are warned about. The controller writes events only.
+/// Two pods with different SELinux labels on one volume get warnings. The controller only writes events.
 pub(crate) async fn conflicting_labels(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

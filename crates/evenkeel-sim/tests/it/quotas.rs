@@ -13,7 +13,7 @@ async fn used(world: &World) -> Value {
     quota["status"].clone()
 }
 
-/// A ReplicaSet of two gets one pod, then the other, then none.
+/// A quota first admits one of a ReplicaSet's two pods, and the second one after it is raised. Later it counts no pod.
 pub(crate) async fn filled_and_emptied(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;

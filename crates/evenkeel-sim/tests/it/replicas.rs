@@ -23,7 +23,7 @@ async fn scale_down(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A ReplicationController of three finds two pods that nobody owns and adds one.
+/// A ReplicationController with three replicas adopts two pods, and creates one.
 pub(crate) async fn adoption(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;

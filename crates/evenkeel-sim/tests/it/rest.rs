@@ -1,4 +1,4 @@
-//! A control plane settles and then writes nothing, independent of its objects.
+//! A control plane settles and then writes nothing, whatever objects exist.
 
 use crate::{
     autoscaling::{AUTOSCALERS, autoscaler, loaded},
@@ -26,7 +26,7 @@ fn named(name: &str, mut object: Value) -> Value {
     object
 }
 
-/// Objects that have pods.
+/// Creates objects that have pods.
 async fn workloads(world: &World) {
     world.create(DEPLOYMENTS, &loaded()).await;
     world.create(AUTOSCALERS, &autoscaler()).await;
@@ -56,7 +56,7 @@ async fn workloads(world: &World) {
     world.create(PODS, &alone).await;
 }
 
-/// Objects that have none.
+/// Creates objects that have no pods.
 async fn others(world: &World) {
     let meta = |name: &str| json!({"name": name});
     let mut claim = json!({"accessModes": ["ReadWriteOnce"], "storageClassName": ""});

@@ -6,13 +6,13 @@ use crate::fixtures::{
 };
 use evenkeel_sim::{FaultKind, Faults, Options, World};
 
-/// Four pods, at most one more and one fewer while they are replaced: upstream's defaults of 25 %.
+/// A rolling update replaces four pods. At most five exist and at least three are ready: the default limits of 25 %.
 pub(crate) async fn rollout(world: &mut World, faults: Faults) {
     roll_out(world, faults, 5).await;
 }
 
-/// The sizes of the ReplicaSets respect the budget, as upstream's do. If an old pod's deletion fails, the pod exists a little
-/// longer beside its replacement.
+/// Like [`rollout`], but permits another pod. As upstream, only the sizes of the ReplicaSets respect `maxSurge`. If the
+/// deletion of an old pod fails, the pod exists for a while beside its replacement.
 async fn rollout_where_deletions_fail(world: &mut World, faults: Faults) {
     roll_out(world, faults, 6).await;
 }
@@ -44,7 +44,7 @@ fn with_a_crash_before_each_write() {
     each(FaultKind::CrashBefore, 20, &rollout);
 }
 
-/// Several faults at once, with stale caches.
+/// The run has several faults and stale caches.
 #[test]
 fn random_faults() {
     let kinds = [&KINDS[..], &[FaultKind::Refuse(503)]].concat();

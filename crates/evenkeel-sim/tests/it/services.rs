@@ -13,7 +13,7 @@ const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
 const CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
 
-/// A world in which it is not compared when endpoints changed.
+/// Returns options that leave the times of endpoint changes out of comparisons.
 pub(crate) fn options() -> Options {
     let coalesced = "changes that are seen together have one time or none";
     Options::default()
@@ -65,7 +65,7 @@ async fn check_addresses(world: &World, service: &str, n: usize) {
     assert_eq!(texts(addresses.into_iter().map(|address| &address["ip"])), ips);
 }
 
-/// Pods come, go and are replaced; the Service goes in the end, and its records with it.
+/// Endpoints and EndpointSlices follow pods that are created, deleted and replaced, and are deleted with the Service.
 pub(crate) async fn follow(world: &mut World, faults: Faults) {
     let pods = web_pods(world).await;
     world.settle(REST).await;
@@ -93,7 +93,7 @@ pub(crate) async fn follow(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// What somebody writes for a Service without a selector is mirrored, as long as it is there.
+/// The controller mirrors the Endpoints that a user writes for a Service without a selector, until they are deleted.
 pub(crate) async fn mirror(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -119,7 +119,7 @@ pub(crate) async fn mirror(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A range that is in use stays until nobody uses it.
+/// A deleted ServiceCIDR exists until no Service uses an address of it.
 pub(crate) async fn ranges(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);

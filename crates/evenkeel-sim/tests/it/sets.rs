@@ -46,7 +46,7 @@ async fn check_end(world: &mut World, path: &str, counts: &[&str]) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Three pods, replaced from the last to the first.
+/// The controller replaces three pods from the last to the first.
 pub(crate) async fn ordered_ready(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -66,7 +66,7 @@ pub(crate) async fn ordered_ready(world: &mut World, faults: Faults) {
     assert_eq!(names, ["web-0", "web-1", "web-2"]);
 }
 
-/// All pods are replaced at once, and then scaled down.
+/// The controller replaces all pods at once, and then scales the set down.
 async fn parallel(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -81,8 +81,8 @@ async fn parallel(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Lets the controller see that all pods are ready. It replaces a pod that does not seem available at once, whatever the
-/// limits.
+/// Waits until the controller has observed that all pods are ready. It immediately replaces a pod that it observes as
+/// unavailable, even beyond `maxUnavailable`.
 ///
 /// Upstream: `DaemonSetsController.rollingUpdate`.
 async fn seen_ready(world: &mut World, pods: &PodWatch) {

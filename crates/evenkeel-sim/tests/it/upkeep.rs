@@ -12,7 +12,7 @@ const SYSTEM: &str = "/api/v1/namespaces/kube-system";
 const OTHER: &str = "/api/v1/namespaces/default";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// Without nodes that renew their leases: this takes days.
+/// Returns options without nodes. The scenario takes days, in which nodes would renew their leases.
 pub(crate) fn alone() -> Options {
     let mut options = Options { allocate_node_cidrs: true, ..Options::default() };
     options.nodes.nodes.clear();
@@ -39,7 +39,7 @@ async fn cidrs_and_ttls(user: &Requests) -> (BTreeSet<String>, usize) {
     (nodes.iter().filter_map(range).collect(), nodes.iter().filter(ttl).count())
 }
 
-/// Each node gets a range that no other has, and says how long its caches are good for.
+/// Each node gets a pod CIDR of its own, and an annotation with the TTL of its caches.
 pub(crate) async fn node_cidrs_and_ttl(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -55,7 +55,7 @@ pub(crate) async fn node_cidrs_and_ttl(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Every object of a resource is written again, and the migration says so.
+/// The controller writes each object of a resource again, and the migration succeeds.
 pub(crate) async fn storage_version_migration(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     for n in 0..3 {
@@ -80,7 +80,7 @@ pub(crate) async fn storage_version_migration(world: &mut World, faults: Faults)
     world.stays_silent(SILENCE).await;
 }
 
-/// Each generation of a policy is checked, and its status has the warnings of the last one.
+/// The controller type-checks each generation of a policy. The status has the warnings about the latest one.
 pub(crate) async fn policies_are_type_checked(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -116,7 +116,7 @@ pub(crate) async fn policies_are_type_checked(world: &mut World, faults: Faults)
     world.stays_silent(SILENCE).await;
 }
 
-/// A token that nobody uses is marked, and goes; one that a pod mounts stays.
+/// The controller marks a legacy token that nobody uses, and deletes it later. A token that a pod mounts remains.
 pub(crate) async fn legacy_tokens_are_cleaned(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     let tracking =
@@ -186,7 +186,7 @@ fn policies_are_type_checked_with_random_faults() {
     several(&alone(), 6, (4, 8), &KINDS, &policies_are_type_checked);
 }
 
-/// Only one run, because it takes three days of virtual time.
+/// Runs only once, because the scenario takes three days of virtual time.
 #[test]
 fn legacy_tokens_are_cleaned_with_an_answer_lost() {
     explore::with_faults(

@@ -12,14 +12,15 @@ const VOLUMES: &str = "/api/v1/persistentvolumes";
 const ATTACHMENTS: &str = "/apis/storage.k8s.io/v1/volumeattachments";
 const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 
-/// A world whose nodes have storage, which is attached.
+/// Returns options for nodes with storage. Volumes must be attached.
 pub(crate) fn options() -> Options {
     let mut options = Options::default();
     options.nodes.storage = Some(StorageOptions { attach: true, ..StorageOptions::default() });
     options
 }
 
-/// The same for scenarios in which volumes are equal.
+/// Returns the same options for scenarios in which several volumes fit a claim. Comparisons leave out which one is
+/// bound.
 fn any_volume() -> Options {
     let equal = "which of equal volumes a claim gets depends on which is looked at first";
     options()
@@ -75,7 +76,7 @@ fn check_pairs(claims: &[Value], volumes: &[Value]) {
     }
 }
 
-/// Volumes are made for pods, and go with their claims.
+/// The provisioner creates volumes for pods, and deletes them with their claims.
 pub(crate) async fn provisioning(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -98,7 +99,7 @@ pub(crate) async fn provisioning(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Two claims for three existing volumes.
+/// The controller binds two claims to two of three existing volumes.
 async fn binding(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -119,7 +120,7 @@ async fn binding(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// A pod's own claim comes with it, grows when it is asked to, and goes with it.
+/// An ephemeral volume: its claim is created with the pod, expanded on request, and deleted with the pod.
 pub(crate) async fn ephemeral_volume(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.arm(faults);
@@ -162,7 +163,7 @@ async fn phase(world: &World, path: &str) -> (String, Value) {
     (phase, object["spec"]["claimRef"]["uid"].clone())
 }
 
-/// A volume that is pre-bound to the claim `x`, but too small for it.
+/// Creates a volume that is pre-bound to the claim `x`, but too small for it.
 async fn given(world: &World, name: &str) -> Value {
     let claim = world.get(&format!("{CLAIMS}/x")).await.expect("the claim");
     let mut volume = volume(name);
@@ -172,7 +173,7 @@ async fn given(world: &World, name: &str) -> Value {
     world.create(VOLUMES, &volume).await
 }
 
-/// A claim that was never bound to its pre-bound volume is deleted: no other claim may get that volume.
+/// A claim is deleted before it is bound to its pre-bound volume. No other claim may get that volume.
 async fn pre_bound_claim_deleted(world: &mut World, faults: Faults) {
     world.create(CLAIMS, &claim("x")).await;
     given(world, "a").await;
@@ -185,7 +186,8 @@ async fn pre_bound_claim_deleted(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// The claim is bound to another volume than the pre-bound one, which stays available for a claim of that name.
+/// The claim is bound to another volume than the pre-bound one. The pre-bound volume remains available for a claim of
+/// that name.
 async fn bound_elsewhere(world: &mut World, faults: Faults) {
     world.create(CLAIMS, &claim("x")).await;
     given(world, "a").await;

@@ -89,7 +89,7 @@ impl Program {
     /// running without it.
     const ALL: [Self; 2] = [Self::KubeScheduler, Self::KubeControllerManager];
 
-    /// Name of the program, and the default name of its lease.
+    /// Returns the name of the program, and the default name of its lease.
     fn name(self) -> &'static str {
         match self {
             Self::KubeScheduler => "kube-scheduler",
@@ -97,7 +97,7 @@ impl Program {
         }
     }
 
-    /// User to which upstream's bootstrap roles are bound.
+    /// Returns the user to which upstream's bootstrap roles are bound.
     fn user(self) -> &'static str {
         match self {
             Self::KubeScheduler => "system:kube-scheduler",
@@ -105,7 +105,7 @@ impl Program {
         }
     }
 
-    /// Secure port.
+    /// Returns the secure port.
     fn port(self) -> u16 {
         match self {
             Self::KubeScheduler => 10259,

@@ -76,7 +76,7 @@ pub(crate) async fn tells_what_it_lacks(cluster: &Cluster) {
     assert!(items(&events).iter().all(|event| event["type"] == "Warning"));
 }
 
-/// Pods that share a load. The targets are in percent of a pod's request.
+/// Tests an autoscaler on pods that share a load. The targets are in percent of a pod's request.
 fn loaded(load: &str) -> Value {
     let mut web = set("web", 1, "app:v1");
     let template = &mut web["spec"]["template"];

@@ -12,7 +12,7 @@ const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const KUBELET: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const SERVING: &str = "kubernetes.io/kubelet-serving";
 
-/// Asks for a certificate.
+/// Requests a certificate.
 async fn ask(cluster: &Cluster, request: &str, who: (&str, &str), signer: &str, usages: &[&str]) {
     let mut params = CertificateParams::default();
     params.distinguished_name = rcgen::DistinguishedName::new();

@@ -9,7 +9,7 @@ fn template() -> Value {
     json!({"metadata": {"name": "t"}, "spec": spec})
 }
 
-/// A pod that no scheduler handles, with one claim from a template.
+/// Returns a pod that no scheduler handles, with one claim from a template.
 fn pod() -> Value {
     json!({
         "metadata": {"name": "p"},
@@ -21,7 +21,7 @@ fn pod() -> Value {
     })
 }
 
-/// The name of the pod's claim, once the status has it.
+/// Returns the name of the pod's claim, once the status has it.
 async fn claim_of_pod(namespace: &Namespace<'_>, not: &str) -> String {
     let claim_name = |pod: &Value| {
         pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]

@@ -42,7 +42,7 @@ pub(crate) struct Cluster {
     cloud: Option<Arc<IpPool>>,
 }
 
-/// A way past the API server's checks.
+/// Access to the store that bypasses the API server's checks.
 enum Past {
     Etcd(Client),
     Embedded(Server),
@@ -50,9 +50,9 @@ enum Past {
 
 /// Access to the internals of controllers that serve only this case.
 pub(crate) struct Inside {
-    /// What they are at.
+    /// State of each controller.
     pub(crate) introspection: Introspection,
-    /// What they count.
+    /// Metrics of the controllers.
     pub(crate) registry: Registry,
 }
 
@@ -68,7 +68,7 @@ impl Cluster {
         Self { past: Some(Past::Etcd(etcd)), ..self }
     }
 
-    /// The same with this cloud.
+    /// Returns the cluster with this cloud provider.
     pub(crate) fn with_cloud(self, cloud: Arc<IpPool>) -> Self {
         Self { cloud: Some(cloud), ..self }
     }
@@ -101,8 +101,8 @@ impl Cluster {
         self.inside.as_ref()
     }
 
-    /// Writes an object past the API server's checks; `key` is as in etcd: `deployments/default/web`,
-    /// `example.com/widgets/default/one`.
+    /// Writes an object to the store without the API server's checks. `key` is the key in etcd, such as
+    /// `deployments/default/web` or `example.com/widgets/default/one`.
     pub(crate) async fn store(&self, key: &str, object: &Value) {
         let etcd = match self.past.as_ref().expect("a way past the API server") {
             Past::Etcd(etcd) => etcd,
@@ -138,7 +138,7 @@ impl Cluster {
         namespace
     }
 
-    /// Waits.
+    /// Waits for a duration on the clock of the backend: in virtual time on the embedded server.
     pub(crate) async fn sleep(&self, duration: Duration) {
         self.clock.sleep(duration).await;
     }
@@ -160,7 +160,7 @@ impl Cluster {
         &self.clock
     }
 
-    /// The transport, for watches.
+    /// Returns the client of kube-rs, for watches.
     pub(crate) fn kube(&self) -> &kube::Client {
         self.client.unfenced_kube()
     }
@@ -205,7 +205,7 @@ impl Cluster {
         }
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub(crate) async fn create(&self, path: &str, object: Value) -> Value {
         done("POST", path, self.ask("POST", path, object).await)
     }
@@ -240,12 +240,12 @@ impl Cluster {
 /// A namespace of a case.
 pub(crate) struct Namespace<'a> {
     cluster: &'a Cluster,
-    /// Its name.
+    /// Name of the namespace.
     pub(crate) name: String,
 }
 
 impl Namespace<'_> {
-    /// The cluster.
+    /// Returns the cluster of the namespace.
     pub(crate) fn cluster(&self) -> &Cluster {
         self.cluster
     }
@@ -307,12 +307,12 @@ impl Namespace<'_> {
     }
 }
 
-/// The items of a list.
+/// Returns the items of a list.
 pub(crate) fn items(list: &Value) -> &[Value] {
     list["items"].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// An object's name.
+/// Returns an object's name.
 pub(crate) fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
@@ -334,7 +334,7 @@ fn absolute(path: &str) -> String {
     format!("{}/{path}", group(path.split(['/', '?']).next().unwrap_or_default()))
 }
 
-/// Where a resource is served.
+/// Returns the path of the API group that serves a resource.
 fn group(resource: &str) -> &'static str {
     match resource {
         "controllerrevisions" | "daemonsets" | "deployments" | "replicasets" | "statefulsets" => {

@@ -84,7 +84,7 @@ impl Scene {
         (program, port)
     }
 
-    /// Gives the user permissions.
+    /// Grants these permissions to [`USER`] by a ClusterRole of this name.
     async fn grant(&self, name: &str, rules: Value) {
         const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
         let metadata = json!({"name": name});
@@ -151,7 +151,7 @@ impl Browser {
         Self { kube: client::transport(&config).expect("a transport"), port, cookie: String::new() }
     }
 
-    /// A browser of a user who has logged in.
+    /// Logs in with a token, and returns the browser of the session.
     async fn of(port: u16, token: &str) -> Self {
         let mut browser = Self::new(port);
         let page = browser.log_in(token).await;
@@ -405,7 +405,7 @@ async fn of_a_standby_says_who_leads_until_it_does_itself() {
     scene.stop().await;
 }
 
-/// A server with a node, a pod that fits on no node, and a pod of an unknown scheduler.
+/// Creates a node, a pod that fits on no node, and a pod of an unknown scheduler.
 async fn pending(scene: &Scene) {
     let cluster = scene.cluster();
     cluster.create("nodes", json!({"metadata": {"name": "small"}})).await;

@@ -20,7 +20,7 @@ pub(crate) fn is_settled(deployment: &Value, count: u32) -> bool {
         && is("terminatingReplicas", 0)
 }
 
-/// Waits until it is so.
+/// Waits until the rollout of the Deployment with `count` replicas is complete, and returns the Deployment.
 pub(crate) async fn settled(namespace: &Namespace<'_>, name: &str, count: u32) -> Value {
     namespace
         .until(&format!("deployments/{name}"), |deployment| is_settled(deployment, count))

@@ -38,7 +38,7 @@ impl<'a> Devices<'a> {
         self.namespace.cluster().create("deviceclasses", class).await;
     }
 
-    /// Publishes devices of these sizes on the node: `d0`…
+    /// Publishes a ResourceSlice of the node with a device of each size: `d0`, `d1` and so on.
     async fn offers(&self, node: usize, sizes: &[i64]) {
         let one = |(n, size): (usize, &i64)| json!({"name": format!("d{n}"), "attributes": {"size": {"int": size}}});
         let devices: Vec<Value> = sizes.iter().enumerate().map(one).collect();

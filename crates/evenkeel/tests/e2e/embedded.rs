@@ -11,7 +11,7 @@ use evenkeel_test::TestServer;
 use futures::future::LocalBoxFuture;
 use std::time::Duration;
 
-/// Virtual time is cheap.
+/// Intervals of waiting. They are long because virtual time is cheap.
 const INTERVALS: Intervals =
     Intervals { poll: Duration::from_millis(20), hold: Duration::from_secs(600) };
 

@@ -65,7 +65,7 @@ impl Files {
     }
 }
 
-/// The bytes of one certificate.
+/// Returns the bytes of one certificate.
 fn pem_of(text: &str) -> Vec<u8> {
     let lines = text.lines().filter(|line| !line.starts_with("-----"));
     BASE64_STANDARD.decode(lines.collect::<String>()).expect("PEM")

@@ -38,7 +38,7 @@ async fn client(cluster: &Cluster) -> Client {
     Client::try_from(config).expect("a client")
 }
 
-/// Pods of a namespace.
+/// Pods of a namespace whose containers execute commands.
 struct Containers<'a> {
     namespace: &'a Namespace<'a>,
     pods: Api<Pod>,
@@ -66,7 +66,7 @@ impl Containers<'_> {
         self.pods.exec(pod, command.iter().copied(), params).await.expect("an upgrade")
     }
 
-    /// Executes a command with this input, to its end.
+    /// Executes a command with this input, and waits until it exits.
     async fn exec(&self, pod: &str, command: &[&str], input: Option<&str>) -> Ended {
         let params = AttachParams::default().stdin(input.is_some());
         let mut process = self.start(pod, command, &params).await;

@@ -36,7 +36,7 @@ async fn forbidden_resources_do_not_block_others() {
     embedded.serving.stop().await;
 }
 
-/// Every controller's service account has permissions in the API server's bootstrap roles.
+/// Checks that the API server's bootstrap roles grant permissions to the service account of each controller.
 pub(crate) async fn each_account_has_permissions(cluster: &Cluster) {
     let mut bound = Vec::new();
     for bindings in [BINDINGS, "/apis/rbac.authorization.k8s.io/v1/rolebindings"] {
@@ -109,7 +109,7 @@ pub(crate) async fn some_lists_are_forbidden(cluster: &Cluster, folder: &Path, k
     program.stop(cluster).await;
 }
 
-/// Everything that Deployments need.
+/// Returns the rules of all permissions that Deployments need.
 fn some() -> Value {
     json!([
         {"apiGroups": ["", "events.k8s.io"], "verbs": ["*"],

@@ -16,7 +16,7 @@ fn finalizers(names: &[&str]) -> Value {
     json!({"metadata": {"finalizers": names}})
 }
 
-/// A ConfigMap that stands for any object.
+/// Returns a ConfigMap that stands for any object.
 async fn thing(
     namespace: &Namespace<'_>,
     name: &str,

@@ -17,7 +17,7 @@ pub(crate) fn job(name: &str, spec: &Value, annotations: &Value) -> Value {
     job
 }
 
-/// Whether it has this condition.
+/// Returns whether the Job has this condition with the status True.
 pub(crate) fn is(job: &Value, what: &str) -> bool {
     condition(job, what)["status"] == "True"
 }

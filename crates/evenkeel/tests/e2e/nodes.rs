@@ -133,7 +133,7 @@ pub(crate) async fn that_are_tainted_or_lost_lose_their_pods(cluster: &Cluster) 
     namespace.until_none("pods").await;
 }
 
-/// Nodes that stop reporting. They accept no other pods.
+/// Names of the nodes that stop reporting. They accept no pods of other cases.
 pub(crate) fn quiet() -> Vec<NodeOptions> {
     let mut nodes = NodeOptions::several(2, "quiet-", &["quiet"]);
     for (number, node) in (200..).zip(&mut nodes) {
@@ -144,8 +144,8 @@ pub(crate) fn quiet() -> Vec<NodeOptions> {
     nodes
 }
 
-/// Number of nodes that accept every pod once they are Ready; every other node has its own taint. It cannot be counted on the
-/// server, because new nodes have taints for a while.
+/// Number of nodes that accept every pod once they are Ready. All other nodes have taints of their own. The number cannot be
+/// counted on the server, because new nodes temporarily have taints, too.
 pub(crate) const OPEN: u32 = 3;
 
 const QUIET_NODE: &str = "e2e.evenkeel.dev/quiet";
@@ -214,7 +214,7 @@ pub(crate) async fn that_fall_silent_lose_their_pods_to_others(cluster: &Cluster
     namespace.until("pods", |pods| items(pods).len() == 2 && elsewhere(pods)).await;
 }
 
-/// Ranges of the nodes' pod CIDRs. The Services have the first one.
+/// Ranges for the pod CIDRs of nodes. The first one is the range of the Services.
 pub(crate) fn ranges() -> nodeipam::Options {
     nodeipam::Options {
         enabled: true,

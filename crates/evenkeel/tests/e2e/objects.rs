@@ -1,8 +1,8 @@
-//! Objects that cases make.
+//! Objects that the cases create.
 
 use serde_json::{Value, json};
 
-/// Containers of one image.
+/// Returns the pod spec of one container with this image.
 pub(crate) fn pod_spec(image: &str) -> Value {
     json!({"terminationGracePeriodSeconds": 1, "containers": [{"name": "app", "image": image}]})
 }
@@ -44,7 +44,7 @@ pub(crate) fn replication_controller(name: &str, replicas: u32, image: &str) -> 
     })
 }
 
-/// A pod of its own.
+/// Returns a pod without a controller.
 pub(crate) fn pod(name: &str, labels: &Value, image: &str) -> Value {
     json!({"metadata": {"name": name, "labels": labels}, "spec": pod_spec(image)})
 }

@@ -24,7 +24,7 @@ impl Pods {
         Self { now, events: events.expect("a watch").boxed_local() }
     }
 
-    /// Calls `look` with the pods now and after each change, until it returns true.
+    /// Calls `look` with the current pods and after each change, until it returns true.
     pub(crate) async fn until(&mut self, what: &str, mut look: impl FnMut(&View) -> bool) {
         let watching = async {
             while !look(&View(&self.now)) {
@@ -81,7 +81,7 @@ impl View<'_> {
     }
 }
 
-/// Neither ended nor being deleted.
+/// Returns whether the pod has neither ended nor a deletion timestamp.
 pub(crate) fn is_active(pod: &Value) -> bool {
     !has_ended(pod) && pod["metadata"]["deletionTimestamp"].is_null()
 }
@@ -91,7 +91,7 @@ fn has_ended(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"))
 }
 
-/// Its condition Ready is true.
+/// Returns whether the pod's condition `Ready` has the status True.
 pub(crate) fn is_ready(pod: &Value) -> bool {
     crate::cluster::condition(pod, "Ready")["status"] == "True"
 }

@@ -72,7 +72,7 @@ impl Program {
         Self { child, log }
     }
 
-    /// Whether it has not ended.
+    /// Returns whether the program is still running.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -90,14 +90,14 @@ impl Program {
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// The end of its log.
+    /// Returns the end of the program's log.
     pub(crate) fn last_words(&self) -> String {
         let log = self.log();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(40)..].join("\n")
     }
 
-    /// Waits until its secure port responds.
+    /// Waits until the program's secure port responds.
     pub(crate) async fn serves(&mut self, cluster: &Cluster, port: u16) {
         let (anyone, mut tries) = (Watcher::anonymous(port), 0);
         while let Err(error) = anyone.get("/healthz", &HeaderMap::new()).await {
@@ -150,7 +150,7 @@ impl Watcher {
         Self::new(port, |_| {})
     }
 
-    /// Somebody with this token.
+    /// Returns a client of the secure port with this token.
     pub(crate) fn with_token(port: u16, token: &str) -> Self {
         Self::new(port, |login| login.token = Some(token.to_owned().into()))
     }

@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers by themselves.
+//! ReplicaSets and ReplicationControllers without an owner.
 
 use crate::{
     cluster::{Cluster, items, name},

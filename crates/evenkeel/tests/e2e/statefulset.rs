@@ -1,4 +1,4 @@
-//! StatefulSets: pods that are someone.
+//! StatefulSets: pods with stable identities.
 
 use crate::{
     cluster::{Cluster, Namespace, items, name},

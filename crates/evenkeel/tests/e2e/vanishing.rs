@@ -11,7 +11,7 @@ use std::{path::Path, time::Duration};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_kube-controller-manager");
 const DEFINITION: &str = "customresourcedefinitions/gizmos.e2e.evenkeel.dev";
-/// Longer than the interval between two discoveries.
+/// Time in which the controllers discover the API again: longer than the interval between two discoveries.
 const NOTICED: Duration = Duration::from_secs(35);
 
 /// Runs on a cluster without other controller managers. `kubeconfig` is that of a user with all permissions.
@@ -38,7 +38,8 @@ pub(crate) async fn a_process_does_not_go_on_about_it(
     program.stop(cluster).await;
 }
 
-/// `complaints` returns the warnings about the kind, so far or currently.
+/// Removes a kind while controllers watch it, and installs it again. `complaints` returns the warnings about the kind,
+/// either all so far or the current ones.
 async fn goes_and_comes_back(cluster: &Cluster, complaints: &dyn Fn() -> Vec<String>) {
     let namespace = cluster.namespace("vanishing").await;
     let hard = json!({"count/gizmos.e2e.evenkeel.dev": "5", "configmaps": "20"});

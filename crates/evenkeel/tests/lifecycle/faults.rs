@@ -13,12 +13,12 @@ const CRON: &str = "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: every-
     spec:\n  schedule: '* * * * *'\n  successfulJobsHistoryLimit: 100\n  jobTemplate: {spec: {template: {spec: {\
     restartPolicy: Never, containers: [{name: a, image: busybox, command: ['true']}]}}}}\n";
 
-/// Client of the cluster `default`.
+/// Returns a client of the cluster `default`.
 async fn client(home: &Home) -> Client {
     client_of(&home.cluster("default").join("kubeconfig")).await
 }
 
-/// Client of a kubeconfig.
+/// Returns a client of a kubeconfig.
 pub(crate) async fn client_of(path: &Path) -> Client {
     let kubeconfig = Kubeconfig::read_from(path).expect("a kubeconfig");
     let options = KubeConfigOptions::default();

@@ -31,7 +31,7 @@ impl Home {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     }
 
-    /// Folder of a cluster.
+    /// Returns the folder of a cluster.
     pub(crate) fn cluster(&self, name: &str) -> PathBuf {
         self.path(".local/state/evenkeel/clusters").join(name)
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Size of all objects, by reading them.
+/// Returns the size of all objects, by reading them.
 fn counted(store: &Store) -> usize {
     let all = ["numbers", "others"].into_iter().flat_map(|prefix| store.all(prefix));
     all.map(|entry| entry.size()).sum()
@@ -13,7 +13,7 @@ fn sized(name: &str, bytes: usize) -> Encoded {
     Encoded::new(&object, SelectionAttributes::default())
 }
 
-/// Whether the store refuses a write because of the quota.
+/// Returns whether the store refuses a write because of the quota.
 fn is_refused(outcome: Result<Vec<std::sync::Arc<Entry>>, WriteError>) -> bool {
     match outcome {
         Ok(_) => false,

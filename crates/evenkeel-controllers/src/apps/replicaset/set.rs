@@ -14,7 +14,7 @@ pub(crate) const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub(crate) trait Set: View {
     /// Whether the kind has `status.terminatingReplicas`.
     const COUNTS_TERMINATING: bool;
-    /// `spec.replicas`, default 1.
+    /// Returns `spec.replicas`; 1 if the field is absent.
     fn replicas(&self) -> i32;
     /// Seconds that a pod must be ready to count as available (`spec.minReadySeconds`).
     fn min_ready_seconds(&self) -> i32;
@@ -24,7 +24,7 @@ pub(crate) trait Set: View {
     fn may_adopt(&self, labels: &StrMap) -> bool;
     /// Returns whether the selector matches these labels.
     fn matches(&self, labels: &StrMap) -> bool;
-    /// The pod template.
+    /// Returns the pod template.
     fn template(&self) -> &Template;
     /// Counts in the current status.
     fn counts(&self) -> Counts;

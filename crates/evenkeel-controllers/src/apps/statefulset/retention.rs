@@ -17,7 +17,7 @@ enum Retention {
 }
 
 impl Retention {
-    /// Any value but `Delete` counts as `Retain`.
+    /// Parses a policy. Any value but `Delete` counts as `Retain`.
     fn of(value: &str) -> Self {
         if value == "Delete" { Self::Delete } else { Self::Retain }
     }

@@ -81,7 +81,7 @@ fn fails_index(job: &Job, pod: &Pod, limit: i32) -> bool {
     }
 }
 
-/// Sort key of the failed pods of one index: the pod of a later attempt is greater.
+/// Returns the sort key of a failed pod among those of its index. The pod of a later attempt has a greater key.
 fn attempt_order(pod: &Pod) -> (i32, Timestamp) {
     (index_failure_counts(pod).sum(), pod::finished_at(pod))
 }

@@ -109,23 +109,23 @@ struct OperationChange {
 }
 
 impl OperationChange {
-    /// An operation ends with this status.
+    /// Returns the change of the counters for an operation that ends with this status.
     fn ends(operation: &'static str, status: &'static str) -> Self {
         let ended = Some(EndedOperation { operation, status });
         Self { ended, starts_operation: false }
     }
 
-    /// An operation starts, and none ends.
+    /// Returns the change of the counters for an operation that starts.
     fn starts() -> Self {
         Self { ended: None, starts_operation: true }
     }
 
-    /// An operation fails and starts again, because the driver retries it.
+    /// Returns the change of the counters for an operation that fails and starts again, because the driver retries it.
     fn fails(operation: &'static str) -> Self {
         Self { starts_operation: true, ..Self::ends(operation, FAIL_UNKNOWN) }
     }
 
-    /// No operation starts or ends.
+    /// Returns no change: no operation starts or ends.
     fn nothing() -> Self {
         Self { ended: None, starts_operation: false }
     }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use server::{Reply, Server};
 use std::sync::Arc;
 
-/// Client of a fake API server that returns a full pod for any name, and caches on it.
+/// Returns a client of a fake API server that returns a full pod for any name, and caches on it.
 fn fake_client() -> (Client, Caches) {
     let service = tower::service_fn(|request: Request<Body>| async move {
         let name = request.uri().path().strip_prefix("/api/v1/namespaces/shop/pods/").unwrap();
@@ -31,12 +31,13 @@ fn fake_client() -> (Client, Caches) {
     (client, caches)
 }
 
-/// Pod as the API server returns it. Extenders must get fields such as `dnsPolicy` that the scheduler's cache drops.
+/// Returns a pod as the API server returns it. Extenders must get fields such as `dnsPolicy` that the scheduler's cache
+/// drops.
 fn full_pod(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"dnsPolicy": "Default"}})
 }
 
-/// Configuration of an extender at this URL, with all verbs, weight 3, and a node cache.
+/// Returns the configuration of an extender at this URL, with all verbs, weight 3, and a node cache.
 fn config(url: String) -> ExtenderConfig {
     ExtenderConfig {
         url_prefix: url,

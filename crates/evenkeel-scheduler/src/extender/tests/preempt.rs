@@ -18,14 +18,14 @@ use futures::FutureExt as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// A pod with this priority and CPU request. Each node has 4 CPUs.
+/// Returns a pod with this priority and CPU request. Each node has 4 CPUs.
 fn pod(name: &str, priority: i32, cpu: &str) -> PodInfo {
     let mut spec = with_requests(cpu, "1Mi");
     merge(&mut spec, &json!({"spec": {"priority": priority}}));
     info(name, &spec)
 }
 
-/// Two full nodes: `a` runs `small` and `tiny`, which are less important than `other` on `b`.
+/// Returns two full nodes: `a` runs `small` and `tiny`, which are less important than `other` on `b`.
 fn nodes() -> NodeTable {
     let mut table = table(&[node("a", &json!({})), node("b", &json!({}))]);
     for (node, pod) in
@@ -64,7 +64,7 @@ async fn preempt_with(
     (outcome(&result), server.take_sent())
 }
 
-/// Configuration of an extender that has only a preempt verb.
+/// Returns the configuration of an extender that has only a preempt verb.
 fn preempt_config(server: &Server) -> ExtenderConfig {
     ExtenderConfig {
         filter_verb: String::new(),
@@ -95,7 +95,7 @@ fn victims(node: &str, uids: &[&str], num_pdb_violations: i64) -> Value {
     json!({node: {"Pods": pods, "NumPDBViolations": num_pdb_violations}})
 }
 
-/// Response of an extender that keeps these candidates.
+/// Returns the response of an extender that keeps these candidates.
 fn response(nodes: &Value) -> Value {
     json!({"NodeNameToMetaVictims": nodes})
 }

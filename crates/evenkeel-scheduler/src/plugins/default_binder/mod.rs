@@ -98,7 +98,7 @@ mod tests {
         (bound.map_err(|error| error.code()), script.take_calls())
     }
 
-    /// Response with a pod that has this uid and node.
+    /// Returns a response with a pod that has this uid and node.
     fn found(uid: &str, node: &str) -> Answer {
         let mut pod = json!({ "apiVersion": "v1", "kind": "Pod" });
         merge(&mut pod, &json!({ "metadata": { "name": "p", "namespace": "shop", "uid": uid } }));

@@ -284,7 +284,8 @@ mod tests {
     use crate::fixtures::{info, node};
     use evenkeel_api::{Encoding, View as _};
 
-    /// DeviceClass of a resource: `gpu` provides `example.com/gpu`, and so on. No class provides `example.com/other`.
+    /// Returns the DeviceClass of an extended resource: `gpu` for `example.com/gpu`, and so on. No class provides
+    /// `example.com/other`.
     fn class_of(resource: &str) -> Option<Arc<DeviceClass>> {
         let name = resource.strip_prefix("example.com/").filter(|name| *name != "other")?;
         let class = json!({ "metadata": { "name": name } });

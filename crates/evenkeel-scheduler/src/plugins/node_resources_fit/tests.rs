@@ -21,7 +21,7 @@ fn weights(resources: &[(&str, i64)]) -> Vec<ResourceWeight> {
     resources.iter().map(weighted).collect()
 }
 
-/// Two nodes with 4 CPUs and 8 GiB. Pods on the first request 2 CPUs and 2 GiB.
+/// Returns two nodes with 4 CPUs and 8 GiB. Pods on the first request 2 CPUs and 2 GiB.
 fn nodes() -> NodeTable {
     let gpus = json!({ "status": { "allocatable": { "example.com/gpu": "4" } } });
     let mut nodes = table(&[node("a", &gpus), node("b", &json!({}))]);

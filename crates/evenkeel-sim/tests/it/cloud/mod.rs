@@ -12,7 +12,7 @@ const SERVICES: &str = "/api/v1/namespaces/default/services";
 const NODES: &str = "/api/v1/nodes";
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
-/// Field with the address of a balancer, and why it is not compared.
+/// Field with the address of a load balancer, and the reason why it is not compared.
 const BALANCER: &str = "Service/status/loadBalancer";
 const ANY_ADDRESS: &str = "which free address a Service gets depends on who asks first";
 
@@ -54,7 +54,7 @@ async fn service(world: &World, name: &str) -> Value {
     world.get(&format!("{SERVICES}/{name}")).await.expect("the service is there")
 }
 
-/// Waits until the world has settled, although failed calls of the cloud are retried.
+/// Waits until the world has settled, including the retries of failed calls of the cloud.
 async fn come_to_rest(world: &mut World) {
     world.settle(2 * MINUTE).await;
 }
@@ -156,7 +156,8 @@ fn load_balancers_follow_nodes() {
     explore::with_faults(&with(&cloud), Faults::default(), &scenario);
 }
 
-/// A machine's life: its node waits for the cloud, is initialized, stops reporting, is tainted, and is deleted.
+/// The life cycle of a node in a cloud: the node is initialized, stops reporting, is tainted, and is deleted with its
+/// machine.
 async fn machine(world: &mut World, faults: Faults, cloud: &Metal) {
     world.settle(REST).await;
     cloud.state().machines.insert("metal".into(), false);

@@ -1,4 +1,4 @@
-//! Pods are scheduled under faults of the scheduler: none is bound twice, none stays pending, and no node exceeds its capacity.
+//! Scheduling under faults of the scheduler: no pod is bound twice or stays pending, and no node exceeds its capacity.
 
 mod pod_history;
 mod preemption;
@@ -36,12 +36,12 @@ async fn are_ready(user: &Requests, n: usize) -> bool {
     ready(&user.list(PODS).await) == n
 }
 
-/// Nobody is up to date from the beginning on.
+/// Delays the watch events of all parts by up to a second from now on.
 fn behind(world: &mut World) {
     world.arm(Faults { max_watch_delay: SECOND, ..Faults::default() });
 }
 
-/// Four pods of four CPUs fill two nodes; a fifth waits until one of them is deleted.
+/// Four pods of four CPUs fill two nodes. A fifth pod is pending until one of the four is deleted.
 async fn full(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     world.settle(REST).await;
@@ -55,7 +55,7 @@ async fn full(world: &mut World, faults: Faults) {
     let waiting: Vec<&Value> =
         pods.iter().filter(|pod| pod["spec"]["nodeName"].is_null()).collect();
     assert_eq!(waiting.len(), 1, "{pods:#?}");
-    // Not before the pod has waited so long that it is retried only because of that.
+    // The scheduler does not retry the pod before the flush of unschedulable pods.
     world.stays_silent(2 * MINUTE).await;
     let placed = pods.iter().find(|pod| is_ready(pod)).expect("four are");
     let name = placed["metadata"]["name"].as_str().expect("it has a name");
@@ -74,7 +74,7 @@ async fn full(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// Like [`full`], and the status of a waiting pod has the reason.
+/// Like [`full`], and checks that the status of the pending pod has the reason.
 async fn full_and_reported(world: &mut World, faults: Faults) {
     full(world, faults).await;
     world.create(PODS, &pod("late", 4)).await;
@@ -107,7 +107,7 @@ fn each_write(
     }
 }
 
-/// Several faults for any part, with twice the usual share for the scheduler.
+/// Runs the scenario once per seed, with several faults of any part. Half of them hit the scheduler.
 fn drawn(options: &Options, seeds: u64, scenario: &impl AsyncFn(&mut World, Faults)) {
     for seed in 0..seeds {
         let mut faults = drawn_faults(seed, (6, 12), &KINDS);

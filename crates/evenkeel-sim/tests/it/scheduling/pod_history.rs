@@ -25,7 +25,7 @@ struct PodRecords {
     placed: BTreeMap<String, (String, i64)>,
     /// Priority of each pod by its name, kept after its deletion.
     priorities: BTreeMap<String, i32>,
-    /// Pods that the scheduler evicted, by name, up to the position that was read in the log.
+    /// Names of the pods that the scheduler evicted, according to the part of the log that was read.
     victims: BTreeSet<String>,
     wrong: Vec<String>,
 }

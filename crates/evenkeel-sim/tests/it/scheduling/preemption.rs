@@ -1,5 +1,5 @@
-//! Preemption under faults: pods of lower priority are evicted for more important ones, no more than necessary, and pods that a
-//! disruption budget protects stay.
+//! Preemption under faults: the scheduler evicts no more pods of lower priority than necessary, and no pod that a
+//! disruption budget protects.
 
 use super::{PodHistory, behind, drawn, each_write, nodes, pod, ready};
 use crate::{
@@ -24,7 +24,7 @@ async fn classes(world: &World) {
     }
 }
 
-/// A pod of a class, for any node or for this one.
+/// Returns a pod of a priority class, restricted to `node` if one is given.
 fn of_class(name: &str, cpu: i64, class: &str, node: Option<u32>) -> Value {
     let mut pod = pod(name, cpu);
     if !class.is_empty() {
@@ -54,7 +54,7 @@ async fn runs(world: &mut World, name: &str) {
     world.until(&format!("{name} runs"), 10 * MINUTE, is_there).await;
 }
 
-/// Two nodes are full of unimportant pods when an important pod is created.
+/// Two nodes are full of pods with low priority when a pod with high priority is created.
 async fn preemption(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -77,7 +77,7 @@ async fn preemption_with_stale_caches(world: &mut World, faults: Faults) {
     preemption(world, Faults { max_watch_delay: SECOND, ..faults }).await;
 }
 
-/// A pod needs a whole node: the two unimportant pods of one node are evicted, the two of the other stay.
+/// A pod needs a whole node. The scheduler evicts both pods with low priority from one node, and none from the other.
 async fn several_victims(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -95,7 +95,7 @@ async fn several_victims(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE).await;
 }
 
-/// One pod is nominated for a node when a more important pod takes all its room.
+/// While a pod is nominated for a node, a pod with a higher priority uses all resources of that node.
 async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -111,7 +111,7 @@ async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     assert!(victims.contains("p0") && victims.contains("p1"), "{victims:?}");
     let pods = world.list(PODS).await;
     assert_eq!(ready(&pods), 1, "{pods:#?}");
-    // The pod may have started meanwhile; then it was evicted too.
+    // The pod may have started in the meantime. In that case, it was evicted too.
     match pods.iter().find(|pod| pod["metadata"]["name"] == "mid") {
         Some(mid) => {
             assert!(mid["spec"]["nodeName"].is_null(), "{mid:#}");
@@ -122,8 +122,8 @@ async fn nomination_is_cleared(world: &mut World, faults: Faults) {
     world.stays_silent(SILENCE / 2).await;
 }
 
-/// A budget protects one of two unimportant pods: the first important pod replaces the other one, and the second replaces a
-/// more important pod on another node.
+/// A budget protects one of two pods with low priority. The first preemptor evicts the other one. The second preemptor
+/// evicts a pod with a higher priority on another node.
 async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
     let pod_history = PodHistory::open(world).await;
     let guarded = world.watch_pods("default", ("guarded", "yes")).await;
@@ -150,7 +150,7 @@ async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
     world.settle(REST).await;
     world.create(PODS, &of_class("second", 4, "high", None)).await;
     runs(world, "second").await;
-    // A pod that was marked for its eviction, and not evicted, keeps the mark for two minutes.
+    // A pod that got the condition `DisruptionTarget` and was not evicted keeps the condition for two minutes.
     world.settle(2 * MINUTE + REST).await;
     let victims = pod_history.check(world, HIGH);
     assert!(victims.len() == 2 && victims.contains("b1"), "{victims:?}");
@@ -161,8 +161,8 @@ async fn disruption_budget_is_respected(world: &mut World, faults: Faults) {
 
 /// The nominated node is deleted after this write of the scheduler. The remaining pods run on other nodes at the end.
 async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64) {
-    // If the scheduler observes its eviction after the backoff has ended, it may evict from another node, as upstream's does:
-    // the pod's nomination protects only once the victim is observed to terminate.
+    // As upstream, the scheduler may evict from another node if it observes its eviction after the backoff has ended: a
+    // nominated pod only waits for a victim that the scheduler has observed to terminate.
     let most = if faults.max_watch_delay.is_zero() || faults.at_writes.is_empty() { 1 } else { 2 };
     let pod_history = PodHistory::open(world).await;
     classes(world).await;
@@ -208,7 +208,7 @@ async fn nominated_node_is_deleted(world: &mut World, faults: Faults, after: u64
             (1..=most).contains(&victims.len()) && pods.len() == 3 - victims.len(),
             "{victims:?} {pods:#?}"
         ),
-        // A restarted kubelet registers its node again, sometimes with the pod that was to be evicted.
+        // A restarted kubelet registers its node again. Sometimes the victim still runs there.
         _ => assert!(victims.len() <= most && pods.len() + most >= 3, "{victims:?} {pods:#?}"),
     }
     world.stays_silent(SILENCE).await;

@@ -5,18 +5,18 @@ use serde_json::{Map, Value, json};
 
 /// An invalid object, and its resource.
 pub(crate) struct Bad {
-    /// The collection's path.
+    /// Path of the object's collection.
     pub(crate) collection: String,
-    /// Its key in etcd.
+    /// Key of the object in etcd.
     pub(crate) key: String,
-    /// It, whole.
+    /// The whole object.
     pub(crate) object: Value,
     /// Whether the API server would remove the defect, such as a uid or a time.
     pub(crate) as_it_is: bool,
 }
 
 impl Bad {
-    /// The object's own path.
+    /// Returns the object's path.
     pub(crate) fn path(&self) -> String {
         let name = self.object["metadata"]["name"].as_str().expect("a name");
         format!("{}/{name}", self.collection)

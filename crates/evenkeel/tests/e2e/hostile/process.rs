@@ -1,4 +1,4 @@
-//! The same with a controller manager in its own process, whose log and memory are checked.
+//! Runs the same cases with a controller manager in its own process, and checks its log and memory.
 
 use super::{Bad, bad, goes_on, write};
 use crate::program::{Embedded, Program, free_port};

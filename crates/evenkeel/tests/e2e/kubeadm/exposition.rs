@@ -10,7 +10,7 @@ pub(crate) struct Family {
     pub(crate) samples: Vec<Sample>,
 }
 
-/// One line.
+/// A sample: one line of a metric.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Sample {
     pub(crate) name: String,
@@ -32,7 +32,7 @@ impl Sample {
 /// All metrics, by name.
 pub(crate) type Families = BTreeMap<String, Family>;
 
-/// Reads a text.
+/// Parses a scraped response.
 ///
 /// # Errors
 /// Returns the defect of the first invalid line.

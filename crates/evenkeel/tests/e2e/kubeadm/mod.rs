@@ -116,7 +116,7 @@ async fn probes(
     assert_eq!(refused.map_err(|error| error.code()).err(), Some(403));
 }
 
-/// The lease is held, and an event is recorded.
+/// Checks that the program holds the lease and has recorded an event.
 async fn elected(cluster: &Cluster) {
     let held = |lease: &serde_json::Value| {
         lease["spec"]["holderIdentity"].as_str().is_some_and(|id| !id.is_empty())
@@ -130,7 +130,7 @@ async fn elected(cluster: &Cluster) {
     cluster.until(events, |events| items(events).iter().any(of_election)).await;
 }
 
-/// A Deployment is created, and a namespace is deleted.
+/// Checks that the controllers create the pods of a Deployment, and delete a namespace.
 async fn work(cluster: &Cluster) {
     let namespace = cluster.namespace("work").await;
     namespace.create("deployments", deployment("web", 3, "app:v1")).await;

@@ -92,7 +92,7 @@ fn text(rest: &mut Peekable<Chars<'_>>) {
     }
 }
 
-/// The names between parentheses.
+/// Reads the names between parentheses.
 fn list(rest: &mut Peekable<Chars<'_>>) -> Vec<String> {
     let mut names = Vec::new();
     while let Some(c) = rest.next_if(|c| *c != ')') {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 const TABLE: &str = include_str!("../../../../evenkeel-controller-manager/data/metrics.tsv");
 const QUEUES: &str = include_str!("../../../../evenkeel-controller-manager/data/workqueues.txt");
 
-/// Upstream's metrics that our program may lack, by prefix, with the reason.
+/// Prefixes of upstream's metrics that our program may lack, each with the reason.
 const ABSENT: &[(&str, &str)] = &[
     // Metrics of the API server libraries that upstream's program links: our program has nothing to count.
     ("aggregator_", "ours aggregates no discovery"),

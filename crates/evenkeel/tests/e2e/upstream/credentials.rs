@@ -42,12 +42,12 @@ impl Credentials {
         Self { folder: folder.path().to_owned(), ca, ca_key }
     }
 
-    /// The certificate authority, PEM.
+    /// Returns the certificate of the authority, in PEM.
     pub(super) fn ca(&self) -> &str {
         &self.ca
     }
 
-    /// Its key, PEM.
+    /// Returns the key of the authority, in PEM.
     pub(super) fn ca_key(&self) -> &str {
         &self.ca_key
     }

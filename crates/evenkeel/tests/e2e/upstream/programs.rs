@@ -14,12 +14,12 @@ use std::{
 pub(super) struct Folder(tempfile::TempDir);
 
 impl Folder {
-    /// An empty one.
+    /// Creates an empty folder.
     pub(super) fn new() -> Self {
         Self(tempfile::Builder::new().prefix("evenkeel-e2e-").tempdir().expect("a folder"))
     }
 
-    /// Where it is.
+    /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
@@ -34,7 +34,7 @@ impl Folder {
     }
 }
 
-/// What runs.
+/// Running programs of the cluster.
 pub(super) struct Programs {
     binaries: PathBuf,
     folder: Folder,
@@ -50,7 +50,7 @@ impl Programs {
         Self { binaries, folder, running: Vec::new(), server: Vec::new() }
     }
 
-    /// Where their files are.
+    /// Returns the folder with the files of the programs.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -170,7 +170,7 @@ impl Programs {
         of_user.map(|entry| format!("{} {}", entry["verb"], entry["requestURI"])).collect()
     }
 
-    /// Requests a program to stop, and waits until it has ended.
+    /// Asks a program to stop, and waits until it has ended.
     pub(super) async fn stop(&mut self, cluster: &Cluster, name: &str) -> ExitStatus {
         let at = self.running.iter().position(|(running, _)| running == name).expect("it runs");
         let (_, mut child) = self.running.remove(at);

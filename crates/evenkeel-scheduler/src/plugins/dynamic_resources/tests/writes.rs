@@ -35,7 +35,7 @@ fn clock() -> Clock {
     Clock::starting_at(at(0))
 }
 
-/// The claim `c`, which requests one device, at this resource version.
+/// Returns the claim `c`, which requests one device, at this resource version.
 fn claim_json(version: &str, more: &Value) -> Value {
     let request = json!({"name": "r", "exactly": {"deviceClassName": "any", "allocationMode": "ExactCount", "count": 1}});
     let mut claim = json!({
@@ -50,7 +50,7 @@ fn claim(version: &str, more: &Value) -> Arc<ResourceClaim> {
     object("c", &claim_json(version, more))
 }
 
-/// Allocation of the device `d0`, which this node can access.
+/// Returns the allocation of the device `d0`, which this node can access.
 fn allocation_on(node: &str) -> Value {
     let is_node = json!({"key": "metadata.name", "operator": "In", "values": [node]});
     json!({
@@ -59,7 +59,7 @@ fn allocation_on(node: &str) -> Value {
     })
 }
 
-/// Response to a write whose resource version is outdated.
+/// Returns the response to a write whose resource version is outdated.
 fn conflict() -> (u16, Value) {
     (
         409,
@@ -67,7 +67,7 @@ fn conflict() -> (u16, Value) {
     )
 }
 
-/// Entry of `status.reservedFor` for this pod.
+/// Returns the entry of `status.reservedFor` for this pod.
 fn user(name: &str) -> Value {
     json!({"resource": "pods", "name": name, "uid": name})
 }
@@ -76,7 +76,7 @@ fn pod() -> PodInfo {
     info("web", &json!({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}}))
 }
 
-/// State of an attempt for a pod with this claim, after Filter ran for `nodes`. Only the node `n` has a device.
+/// Returns the state of an attempt for a pod with this claim, after Filter ran for `nodes`. Only the node `n` has a device.
 fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
     let devices = slice("s", devices_of_sizes(&[1]), &json!({"allNodes": false, "nodeName": "n"}));
     let devices = Devices::new(Inventory::new(vec![devices], Vec::new(), None), None);
@@ -101,7 +101,7 @@ fn attempt(claim: Arc<ResourceClaim>, nodes: &[&str]) -> AttemptState {
     AttemptState { attempt, devices, results: std::sync::Mutex::new(results) }
 }
 
-/// Allocation of the claim `c` that Filter computes for the node `n`.
+/// Returns the allocation of the claim `c` that Filter computes for the node `n`.
 fn computed_allocation() -> Allocation {
     let state = attempt(claim("1", &json!({})), &["n"]);
     let assumed = state.attempt.assumed_claims("n", &super::super::lock(&state.results)).unwrap();
@@ -117,7 +117,7 @@ async fn reserve(
     outcome.map_err(|error: PreBindError| error.to_string())
 }
 
-/// The first status that is written to a claim: its allocation and the reservation for the pod.
+/// Returns the first status that is written to a claim: its allocation and the reservation for the pod.
 fn first_status(version: &str) -> Value {
     let mut allocation = allocation_on("n");
     allocation["allocationTimestamp"] = json!("2027-01-15T08:00:00Z");
@@ -384,13 +384,13 @@ fn plugin_with_class(script: &Script, pod: &PodInfo) -> (DynamicResources, Clien
     (plugin, client, state)
 }
 
-/// Pod that requests one `example.com/gpu`.
+/// Returns a pod that requests one `example.com/gpu`.
 fn gpu_pod() -> PodInfo {
     let resources = json!({"requests": {"example.com/gpu": "1"}});
     info("web", &json!({"spec": {"containers": [{"name": "c", "resources": resources}]}}))
 }
 
-/// Filter's messages for the nodes `n` and `m`, and for a node that advertises the resource itself.
+/// Returns Filter's messages for the nodes `n` and `m`, and for a node that advertises the resource itself.
 fn filter_messages(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo) -> [String; 3] {
     let advertising = json!({"status": {"allocatable": {"example.com/gpu": "1"}}});
     let nodes = table(&[node("n", &json!({})), node("m", &json!({})), node("own", &advertising)]);
@@ -402,7 +402,7 @@ fn filter_messages(plugin: &DynamicResources, state: &CycleState, pod: &PodInfo)
 
 const EXTENDED_CLAIM_PATH: &str = "/apis/resource.k8s.io/v1/namespaces/shop/resourceclaims/web-1";
 
-/// The claim that was created for the pod, at this resource version.
+/// Returns the claim that was created for the pod, at this resource version.
 fn extended_claim_json(version: &str, more: &Value) -> Value {
     let owner =
         json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "web", "controller": true});

@@ -89,7 +89,7 @@ fn pod() -> Value {
     })
 }
 
-/// Slice of the node `n` with the device `d`, which has binding conditions, and `e`, which has none.
+/// Returns the slice of the node `n` with the device `d`, which has binding conditions, and `e`, which has none.
 fn slice() -> Value {
     let devices = [
         json!({
@@ -250,7 +250,7 @@ fn expected_metrics(result: &str, waits: u64) -> [(String, u64); 2] {
     [(labels.clone(), 2 * waits), (labels, waits)]
 }
 
-/// The last patch of the claim's status among these writes.
+/// Returns the last patch of the claim's status among these writes.
 fn last_status(writes: &[(String, Value)]) -> &Value {
     let status = format!("{PATCH_CLAIM}/status");
     &writes.iter().rfind(|(request, _)| *request == status).unwrap().1["status"]

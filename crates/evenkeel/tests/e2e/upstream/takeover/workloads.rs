@@ -202,8 +202,8 @@ fn active(cron_job: &Value) -> usize {
     cron_job["status"]["active"].as_array().map_or(0, Vec::len)
 }
 
-/// Makes a CronJob look as if it had missed its times for long, the last one on this day of January. An active leader
-/// immediately creates the missed Job. A Job of another day would already exist.
+/// Changes a CronJob so that its last missed time is on this day of January. An active leader immediately creates the
+/// missed Job. Use each day only once, because the Job of an earlier use still exists.
 async fn miss(namespace: &Namespace<'_>, name: &str, day: u32) {
     let path = format!("cronjobs/{name}");
     let schedule = format!("0 0 {day} 1 *");
