@@ -32,7 +32,7 @@ pub(crate) struct Origin(u64);
 impl Origin {
     /// Returns the origin of a new object in a namespace.
     pub(crate) fn of(resource: &GroupResource, namespace: &str, object: &Value) -> Self {
-        // Unlike that of a map, this hasher has fixed keys.
+        // Unlike the default hasher of a map, this hasher has fixed keys.
         let mut hasher = DefaultHasher::new();
         (resource, namespace).hash(&mut hasher);
         (text(object, "metadata.name"), text(object, "metadata.generateName")).hash(&mut hasher);

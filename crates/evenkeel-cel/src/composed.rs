@@ -190,8 +190,8 @@ pub(crate) fn run<'a>(
     }
 }
 
-/// Evaluates an expression. Deducts its cost, and that of the variables that it is the first to use, from `budget`.
-/// `None` if the budget is exceeded.
+/// Evaluates an expression. Deducts from `budget` its cost and the cost of each variable that no earlier expression has
+/// used. `None` if the budget is exceeded.
 ///
 /// Upstream: `Evaluate` of `admission/plugin/cel`.
 pub(crate) fn run_within<'a>(

@@ -212,7 +212,7 @@ impl Call<'_, '_> {
         }
     }
 
-    /// Returns the cost if the first argument is a list, and that of `lists.range`; `None` for functions without a
+    /// Returns the cost if the first argument is a list, and the cost of `lists.range`; `None` for functions without a
     /// list.
     fn cost_for_list(&self) -> Option<u64> {
         if let ("lists.range", [Val::Int(n)]) = (self.name, self.args) {

@@ -413,7 +413,7 @@ impl<'a> Evaluator<'a> {
     }
 
     /// Evaluates the accumulator's next value. Adds to a list or map in place: a copy in each iteration would take
-    /// quadratic time. `index` is that of the accumulator in the variables.
+    /// quadratic time. `index` is the index of the accumulator among the variables.
     fn step(
         &mut self,
         expression: &'a Expression,
@@ -461,7 +461,7 @@ impl<'a> Evaluator<'a> {
     /// Upstream: `InsertMapKeyValue`.
     fn insert_into_accumulator(&mut self, rest: &'a [Expression], index: usize) -> EvalResult<'a> {
         let mut added = Vec::new();
-        // For a key and a value, the key is that of the range, so that it occurs only once.
+        // For a macro with a key and a value, the keys are the keys of the range, so that each occurs only once.
         let is_distinct = match rest {
             [key, value] => {
                 added.push((self.evaluate(key)?, self.evaluate(value)?));

@@ -152,7 +152,7 @@ const OF_MACROS: [&str; 5] = [
 
 /// Returns the location of one of the parser's errors.
 fn location_of(source: &str, error: &ParseError, errors: &[ParseError]) -> Location {
-    // An error about a missing node has no position. It gets that of the syntax error which caused it.
+    // An error about a missing node has no position. It gets the location of the syntax error that caused it.
     let cause = errors.iter().map(|other| other.pos).find(|pos| *pos != (0, 0));
     let (line, column) = if error.pos == (0, 0) { cause.unwrap_or(error.pos) } else { error.pos };
     if !OF_MACROS.iter().any(|prefix| error.msg.starts_with(prefix)) {
@@ -163,7 +163,7 @@ fn location_of(source: &str, error: &ParseError, errors: &[ParseError]) -> Locat
     Location::at(line, before.map_or(column, |before| before.chars().count() as isize + 1))
 }
 
-/// Returns the location of an error. For a number that cannot be parsed, it is that of the minus sign if there is one.
+/// Returns the location of an error. The location of a number that cannot be parsed is its minus sign, if it has one.
 fn with_sign(source: &str, location: Location, message: &str) -> Location {
     if !matches!(message, "invalid int literal" | "invalid double literal") {
         return location;
@@ -212,7 +212,7 @@ fn reworded(message: &str, source: &str, location: Location, skipped: Option<&[u
     }
 }
 
-/// Moves the offset of each negative literal to its sign, as in cel-go. The parser's offset is that of the first digit.
+/// Moves the offset of each negative literal to its sign, as in cel-go. The parser's offset points to the first digit.
 fn move_offsets_to_signs(expression: &Expression, source: &str, offsets: &mut Offsets) {
     let is_negative = match &expression.expr {
         Expr::Literal(LiteralValue::Int(number)) => *number.inner() < 0,

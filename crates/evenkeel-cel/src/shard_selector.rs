@@ -109,7 +109,7 @@ fn field_path(expr: &Expr) -> Result<String, String> {
     }
 }
 
-/// Returns the number of a string such as `'0x00000000000000ff'`. `name` is that of the argument, for errors.
+/// Returns the number of a string such as `'0x00000000000000ff'`. `name` is the name of the argument, for errors.
 ///
 /// Upstream: `extractHexLiteral`.
 fn hash_literal(expr: &Expr, name: &str) -> Result<u128, String> {

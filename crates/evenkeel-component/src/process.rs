@@ -183,8 +183,8 @@ impl Process {
         self.election.as_ref()
     }
 
-    /// Returns the TLS of another port of this program, for browsers. It has the certificate of the secure port; `options` are
-    /// those of [`Parts::serving`].
+    /// Returns the TLS of another port of this program, for browsers. It has the certificate of the secure port;
+    /// `options` are the options of [`Parts::serving`].
     ///
     /// # Errors
     /// Fails if a certificate cannot be read or created.
@@ -215,7 +215,7 @@ impl Process {
     }
 }
 
-/// Sets what feature gates decide about caches. Call it before the first one is requested.
+/// Sets the options of caches that feature gates control. Call it before the first one is requested.
 pub fn configure_caches(caches: &Caches, gates: &FeatureGates) {
     if !gates.enabled("WatchListClient") {
         caches.list_in_pages();

@@ -76,7 +76,7 @@ impl Keys {
 pub(crate) enum Site {
     /// Over plain HTTP, under the names of the loopback address.
     Loopback(u16),
-    /// Over TLS, under any name, such as that of a service, a pod or a forwarded port.
+    /// Over TLS, under any host name, such as the name of a service or a pod, or `localhost` for a forwarded port.
     Secure(u16),
 }
 

@@ -130,7 +130,7 @@ struct Parts {
 pub struct Console {
     /// Name of the cluster, or of the program.
     cluster: String,
-    /// The program, if the console is not that of a whole cluster.
+    /// The program, if the console shows a single program instead of a whole cluster.
     program: Option<Program>,
     clock: Clock,
     time: ClusterTime,

@@ -534,7 +534,7 @@ impl Console {
     }
 }
 
-/// What a form leads to.
+/// Response to a submitted form.
 enum Done {
     /// Another page, by its path.
     At(String),

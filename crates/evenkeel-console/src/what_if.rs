@@ -1,8 +1,8 @@
 //! What-ifs: simulations of a change on a copy of the cluster, in virtual time.
 //!
-//! One runs at a time, on its own thread, with limits on its objects and its duration. The reports of the last runs stay in
-//! memory. The simulator itself is that of `evenkeel what-if`, which the program passes in ([`WhatIf`]), so that programs
-//! without what-ifs do not link it.
+//! One runs at a time, on its own thread, with limits on its objects and its duration. The reports of the last runs
+//! stay in memory. The program passes in the simulator of `evenkeel what-if` ([`WhatIf`]), so that programs without
+//! what-ifs do not link it.
 
 use crate::{
     Console,

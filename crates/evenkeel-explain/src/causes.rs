@@ -211,7 +211,7 @@ fn of_pod_deletion(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<Strin
 
 /// Returns why a pod with a node is not started: its kubelet has not reported it.
 fn of_binding(pod: &Value, nodes: &[Value], now: Timestamp) -> Option<String> {
-    // Of a pod that is being deleted, the deletion says so.
+    // For a terminating pod, the cause of the deletion explains this.
     if !is_bound_and_not_started(pod) || deletion(pod).is_some() {
         return None;
     }

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::input;
 
-/// Creates the object of the first part and replaces it with that of the second. Checks that defaulting is
-/// idempotent.
+/// Creates the object in the first part of the input, and replaces it with the object in the second part. Checks that
+/// defaulting is idempotent.
 pub(crate) fn kinds(data: &[u8]) {
     let (kind, rest) = input::kind(data);
     let (group, version, name) = (&*kind.gvk.group, &*kind.gvk.version, &*kind.gvk.kind);

@@ -23,8 +23,8 @@ pub(crate) fn address(_: &Reader) -> Option<SocketAddr> {
     None
 }
 
-/// Adds the console to the program if the flag enables it. `caches` are those of the scheduler. The dry runs of pods use the
-/// plugins of the configuration, and do not call its extenders.
+/// Adds the console to the program if the flag enables it. `caches` are the caches of the scheduler. The dry runs of
+/// pods use the plugins of the configuration, and do not call its extenders.
 ///
 /// # Errors
 /// Fails if the address is not available, or a certificate cannot be read.

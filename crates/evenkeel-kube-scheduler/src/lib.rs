@@ -333,7 +333,7 @@ fn health_checks(
     Checks { healthz, livez, readyz }
 }
 
-/// Returns the options of the library's scheduler: those of the configuration, the feature gates and the flags.
+/// Returns the options of the library's scheduler from the configuration, the feature gates and the flags.
 fn scheduler_options(
     options: &Options,
     config: &KubeSchedulerConfiguration,

@@ -34,7 +34,7 @@ use crate::{
 const HORIZON: Duration = Duration::from_secs(60);
 /// Size in bytes of a chunk that no more output is merged into.
 const MAX_CHUNK_BYTES: usize = 32 * 1024;
-/// Exit code of a command whose container ends or whose client disconnects: that of SIGKILL.
+/// Exit code of a command whose container ends or whose client disconnects: the exit code of SIGKILL.
 const KILLED_EXIT_CODE: i32 = 137;
 /// Exit code of a command that Ctrl-C interrupts.
 const INTERRUPTED_EXIT_CODE: i32 = 130;

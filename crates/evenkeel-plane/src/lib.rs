@@ -138,9 +138,9 @@ impl Plane {
         Self::start_with_schedulers(kube, clock, options, Vec::new())
     }
 
-    /// Like [`Plane::start`], with more schedulers beside that of the options. Each has a queue, profiles, events and metrics
-    /// of its own, and all read the same caches. No two of them may have a profile of the same name: both would schedule its
-    /// pods.
+    /// Like [`Plane::start`], with more schedulers beside the one in the options. Each has a queue, profiles, events
+    /// and metrics of its own, and all read the same caches. No two of them may have a profile of the same name: both
+    /// would schedule its pods.
     ///
     /// # Errors
     /// Fails if a controller or a cloud controller cannot start with its options.

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 /// Label of the metrics of several schedulers: the name of a scheduler's first profile.
 const LABEL: &str = "scheduler";
 
-/// Returns a registry for each scheduler, because their metrics have the same names, and some of them those of the
-/// controllers' metrics: upstream's scheduler is a program of its own.
+/// Returns a registry for each scheduler. The schedulers' metrics have the same names, and some of these are also names
+/// of controllers' metrics, because upstream's scheduler is a program of its own.
 pub(crate) fn registries(schedulers: &[SchedulerOptions]) -> Vec<Registry> {
     let labels = |options: &SchedulerOptions| {
         // The metrics of a single scheduler are upstream's.

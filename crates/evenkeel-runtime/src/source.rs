@@ -27,8 +27,8 @@ struct Sending(Queue<Key>);
 struct Receiving(Queue<Key>);
 
 impl KeySender {
-    /// Sends a key. It never waits: the channel has each key once, whatever number is sent, also while the controller does not
-    /// run because another replica leads. Returns whether the controller can still receive it.
+    /// Sends a key. Never waits. However often a key is sent, the channel has it only once, even while the controller
+    /// does not run because another replica leads. Returns whether the controller can still receive the key.
     pub fn send(&self, key: Key) -> bool {
         let Sending(queue) = &*self.0;
         queue.add(key, Priority::NORMAL);

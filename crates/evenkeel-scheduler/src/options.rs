@@ -32,8 +32,8 @@ pub struct SchedulerOptions {
     pub nominated_node_name_for_expectation: bool,
     /// Feature gate `PodLevelResources`: resources of a whole pod count. Default: true.
     pub pod_level_resources: bool,
-    /// Feature gate `InPlacePodLevelResourcesVerticalScaling`: during a resize of a whole pod, what the kubelet reports counts
-    /// too. Default: true.
+    /// Feature gate `InPlacePodLevelResourcesVerticalScaling`: during a resize of a whole pod, the resources that the
+    /// kubelet reports count too. Default: true.
     pub pod_level_resize: bool,
     /// Flag `--pod-max-in-unschedulable-pods-duration`: time after which an unschedulable pod is retried without an
     /// event. Default: 5 min.

@@ -59,14 +59,14 @@ impl Resources {
     }
 }
 
-/// Returns whether the name is that of a scalar resource.
+/// Returns whether the name belongs to a scalar resource.
 ///
 /// Upstream: `IsScalarResourceName`.
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }
 
-/// Returns whether the name is that of an extended resource, which is outside the `kubernetes.io` domain.
+/// Returns whether the name belongs to an extended resource. Such a name is outside the `kubernetes.io` domain.
 ///
 /// Upstream: `IsExtendedResourceName`.
 pub(crate) fn is_extended(name: &str) -> bool {

@@ -329,7 +329,8 @@ impl Scheduler {
 
     /// Handles an event, and records its duration and the plugin calls that it caused.
     fn handle_event(&mut self, event: Event) {
-        // Drop the events that attempts and bindings caused, because the duration below is not that of their handling.
+        // Drop the events that attempts and bindings caused, because the duration below does not measure their
+        // handling.
         self.core.take_handled_events();
         let began_at = self.clock.instant();
         self.dispatch_event(event);
@@ -349,8 +350,8 @@ impl Scheduler {
             let PluginPanic { profile, pod, message } = panic;
             let meta = &pod.pod.meta;
             tracing::error!(namespace = %meta.namespace, name = %meta.name, error = message, "Plugin panicked");
-            // The action differs from that of failed attempts. Otherwise, this event would join their series and lose
-            // its message.
+            // The action differs from the action of failed attempts. Otherwise, this event would join their series and
+            // lose its message.
             self.record_failed_scheduling(profile, &pod, &message, "Queueing");
         }
     }

@@ -2,9 +2,9 @@
 
 use tokio::runtime::{Handle, RuntimeFlavor};
 
-/// Runs work that keeps a core busy, such as encoding many megabytes. On a runtime with several threads, other tasks go on
-/// on another thread meanwhile: without it, as many such calls as the runtime has threads would stop everything, health
-/// checks among it. On a runtime of one thread, as in simulations, the work runs where it is called.
+/// Runs work that keeps a core busy, such as encoding many megabytes. On a runtime with several threads, other tasks
+/// continue on another thread. Otherwise, as many such calls as the runtime has threads would block all tasks, health
+/// checks included. On a runtime of one thread, as in simulations, the work blocks this thread.
 ///
 /// ```
 /// assert_eq!(evenkeel_tasks::run_busy(|| 6 * 7), 42);

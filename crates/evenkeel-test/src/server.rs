@@ -335,8 +335,8 @@ impl TestServerBuilder {
         self
     }
 
-    /// Changes other options of the server. The clock is always that of [`TestServerBuilder::clock`], even if `change` sets
-    /// another one.
+    /// Changes other options of the server. The server always uses the clock of [`TestServerBuilder::clock`], even if
+    /// `change` sets another one.
     pub fn configure(mut self, change: impl FnOnce(Builder) -> Builder) -> Self {
         self.server = change(self.server);
         self

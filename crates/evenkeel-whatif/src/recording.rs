@@ -176,9 +176,9 @@ pub enum EventKind {
     },
 }
 
-/// Sorts events by time, and events of one instant by object: first the change itself, then nodes, pods and budgets. Pods that
-/// end or are removed come before other pods, because others may take their place. The events of one object keep their order,
-/// as do those of the change.
+/// Sorts events by time, and events of one instant by object: first the change itself, then nodes, pods and budgets.
+/// Pods that end or are removed come before other pods, because others may take their place. The events of one object
+/// keep their order, and so do the events of the change.
 pub(crate) fn sort(happened: &mut [RecordedEvent]) {
     let leaving: BTreeSet<(Duration, String)> = happened
         .iter()

@@ -45,8 +45,8 @@ const FIRST_POD_ADDRESS: Ipv4Addr = Ipv4Addr::new(100, 64, 0, 1);
 /// Controller that a simulation leaves out if the usage of all pods is unknown.
 const AUTOSCALER: &str = "horizontal-pod-autoscaler-controller";
 
-/// Controllers that a simulation leaves out: those of credentials, which a copy lacks, and the controller that only warns of
-/// conflicting SELinux labels.
+/// Controllers that a simulation leaves out: the controllers of credentials, because a copy has no credentials, and the
+/// controller that only warns of conflicting SELinux labels.
 const LEFT_OUT_CONTROLLERS: [&str; 14] = [
     "bootstrap-signer-controller",
     "certificatesigningrequest-approving-controller",

@@ -51,7 +51,7 @@ enum Command {
     Tick(Timestamp),
 }
 
-/// What a command led to.
+/// Effect of a command.
 enum Effect {
     /// A response whose body is complete.
     Whole(Id, Response<Bytes>),

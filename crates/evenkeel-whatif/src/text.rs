@@ -117,8 +117,8 @@ impl Report {
 }
 
 impl Comparison {
-    /// Returns the comparison as text, with the names of the variants. Each line has the value of the first variant, and then
-    /// that of the second. Long sections are truncated.
+    /// Returns the comparison as text, with the names of the variants. Each line has the value of the first variant,
+    /// and then the value of the second. Long sections are truncated.
     pub fn text(&self, names: [&str; 2]) -> String {
         let [a, b] = names;
         let sections = sections(self);

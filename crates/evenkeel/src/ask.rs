@@ -111,8 +111,8 @@ pub(crate) fn plan(args: &PlanArgs) -> ExitCode {
     })
 }
 
-/// Returns the sockets on which a manager of the kubeconfig's cluster may listen: those beside the kubeconfigs, and those of
-/// `evenkeel up`'s clusters.
+/// Returns the sockets on which a manager of the kubeconfig's cluster may listen: sockets beside the kubeconfigs, and
+/// sockets of the clusters of `evenkeel up`.
 fn sockets(args: &explain::Args) -> Vec<PathBuf> {
     let home = Home::from_env();
     let mut kubeconfigs: Vec<PathBuf> = args.kubeconfig.iter().cloned().collect();

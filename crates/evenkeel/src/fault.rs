@@ -127,7 +127,8 @@ pub(crate) fn end_after(now: Timestamp, duration: Duration) -> FaultEnd {
     FaultEnd::At(next_second(saturating_add(now, duration)))
 }
 
-/// Annotation of a node with a planned outage. Its value is that of the fault's annotation when the outage started.
+/// Annotation of a node with a planned outage. Its value is the value of the fault's annotation when the outage
+/// started.
 const PLANNED: &str = "evenkeel.dev/planned-outage";
 
 /// Starts a planned outage: partitions a node from the API server until `end`.

@@ -40,7 +40,7 @@ fn validate(database: &Database, old: Option<&Database>) -> Result<(), Denied> {
     if errors.is_empty() { Ok(()) } else { Err(Denied::invalid(errors)) }
 }
 
-/// Returns the CustomResourceDefinition of databases. `port` is that of the webhooks' Service in the namespace.
+/// Returns the CustomResourceDefinition of databases. `port` is the port of the webhooks' Service in the namespace.
 ///
 /// # Errors
 /// Fails if the versions cannot be merged.

@@ -9,7 +9,7 @@ use serde::Serialize;
 message! {
     /// Addresses that implement a Service (`v1`, deprecated in favor of EndpointSlices).
     pub struct Endpoints("k8s.io.api.core.v1.Endpoints") {
-        /// Metadata; the name is that of the Service.
+        /// Metadata. The Endpoints have the name of their Service.
         meta: Meta = 1 "metadata",
         /// Addresses, grouped by the ports that they serve.
         subsets: Box<[EndpointSubset]> = 2 "subsets",

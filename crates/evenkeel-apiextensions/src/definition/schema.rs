@@ -21,7 +21,7 @@ const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "st
 struct SchemaContext {
     /// Reason why defaults are forbidden here, or `None` if they are allowed.
     defaults_forbidden: Option<String>,
-    /// Whether the schema is that of `metadata`, `kind` or `apiVersion` of a resource, or is nested in one of these.
+    /// Whether the schema describes `metadata`, `kind` or `apiVersion` of a resource, or a field within one of these.
     inside_resource_meta: bool,
 }
 

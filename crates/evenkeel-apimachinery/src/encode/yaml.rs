@@ -87,7 +87,7 @@ fn nested(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// Writes a value without block style, and ends its line. `depth` is that of the collection which contains it.
+/// Writes a value without block style, and ends its line. `depth` is the depth of the collection that contains it.
 fn line(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::String(text) => {
@@ -101,8 +101,8 @@ fn line(value: &Value, depth: usize, out: &mut String) {
     out.push('\n');
 }
 
-/// Encodes a string like [`scalar`], and breaks it at spaces after the column [`BEST_WIDTH`]. `column` is that of its
-/// first character, `indent` that of further lines.
+/// Encodes a string like [`scalar`], and breaks it at spaces after the column [`BEST_WIDTH`]. `column` is the column of
+/// its first character, and `indent` the indentation of further lines.
 ///
 /// Upstream: `yaml_emitter_process_scalar` with the `best_width` of `newEncoder` (`go.yaml.in/yaml/v2`).
 fn wrapped(text: &str, column: usize, indent: usize) -> String {

@@ -152,7 +152,8 @@ pub fn set_scale_managers(object: &Value, path: &[&str], scale: &mut Value) {
     .encode(scale);
 }
 
-/// Sets the managed fields of `new`, an object of `kind`, from those of its Scale after a write of the Scale.
+/// After a write of a Scale, sets the managed fields of its object `new`, of kind `kind`, from the managed fields of
+/// the Scale.
 pub fn set_parent_managers(
     kind: &GroupVersionKind,
     old: &Value,

@@ -387,7 +387,7 @@ fn annotate_patch(cx: &Context<'_>, hook: &Hook, position: &WebhookPosition, pat
     }
 }
 
-/// Decodes the AdmissionReview that a webhook returned. `uid` is that of the request.
+/// Decodes the AdmissionReview that a webhook returned. `uid` is the UID of the review request.
 fn decode_review(name: &str, uid: &str, review: &Value) -> Result<Allowed, WebhookError> {
     let response = &review["response"];
     if !response.is_object() {
@@ -413,7 +413,7 @@ fn decode_review(name: &str, uid: &str, review: &Value) -> Result<Allowed, Webho
 }
 
 /// Returns the error for a denied request from the `status` in the webhook's response. The code is the webhook's if
-/// that is at least 400, or else 400. Reason and details are those of the webhook, or empty.
+/// that is at least 400, or else 400. The webhook sets reason and details; they may be empty.
 ///
 /// Upstream: `ToStatusErr` in `admission/plugin/webhook/errors`.
 fn denied(name: &str, status: &Value) -> StatusError {

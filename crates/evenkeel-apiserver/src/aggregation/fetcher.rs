@@ -95,8 +95,8 @@ fn begin_due_fetches(
     }
 }
 
-/// Fetches the documents. If the server does not respond, its discovery becomes stale, and the OpenAPI index is that of
-/// `previous`.
+/// Fetches the documents. If the server does not respond, its discovery becomes stale, and the OpenAPI index of
+/// `previous` is used.
 async fn fetch(
     server: Result<Server, String>,
     remote: &Remote,

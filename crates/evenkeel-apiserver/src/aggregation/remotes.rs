@@ -317,7 +317,7 @@ impl Aggregation {
         Remote::new(object, self.identity.as_ref(), previous.map(Arc::as_ref))
     }
 
-    /// Replaces the APIs by those of these APIServices. Keeps the documents of APIs that are in both sets.
+    /// Replaces the APIs with the APIs of these APIServices. Keeps the documents of APIs that are in both sets.
     pub(crate) fn set_services(&self, objects: &[Value]) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let remotes = objects.iter().filter_map(|object| self.remote_after(&current, object));

@@ -26,8 +26,8 @@ struct ServedDefinition {
 pub(crate) struct Served(Mutex<BTreeMap<String, ServedDefinition>>);
 
 impl Served {
-    /// Replaces the custom resource types in the table with those of the definitions `crds`. Ends the watches of
-    /// definitions that changed or no longer exist.
+    /// Replaces the custom resource types in the table with the resource types of the definitions `crds`. Ends the
+    /// watches of definitions that changed or no longer exist.
     pub(super) fn refresh(&self, table: &Table, crds: &[&Value]) {
         let mut previous = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;

@@ -32,7 +32,7 @@ struct Impersonated<'a> {
 }
 
 /// Returns the impersonated user if `user` may impersonate it, or `user` itself without impersonation headers.
-/// `attributes` are those of the request. Tries the mode that last allowed `user` first. If no mode allows the
+/// `attributes` are the attributes of the request. Tries the mode that last allowed `user` first. If no mode allows the
 /// impersonation, returns the first refusal.
 ///
 /// Upstream: `getImpersonatedUser`.

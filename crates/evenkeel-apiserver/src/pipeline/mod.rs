@@ -67,7 +67,7 @@ pub(crate) use authenticate::Anonymous;
 /// Request without its body: the parsed URL and headers, its audit event and its metric labels.
 struct Incoming<'a> {
     api: &'a Arc<Api>,
-    /// User of the connection, such as that of its client certificate.
+    /// User of the connection, such as the user in its client certificate.
     peer: Option<&'a Arc<User>>,
     method: &'a Method,
     uri: &'a Uri,

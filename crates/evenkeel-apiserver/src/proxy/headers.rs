@@ -84,7 +84,7 @@ pub(crate) fn remove_credentials(headers: &mut HeaderMap) {
     }
 }
 
-/// Removes from a server's response the headers that the client must not receive: those of the connection and those of
+/// Removes headers that the client must not receive from a server's response: headers of the connection, and headers of
 /// cross-origin resource sharing.
 pub(crate) fn of_answer(headers: &mut HeaderMap) {
     remove_hop_by_hop(headers);

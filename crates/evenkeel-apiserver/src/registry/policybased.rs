@@ -125,7 +125,7 @@ fn rules_of(
     if name.is_empty() {
         return Err(StatusError::bad_request("Name parameter required."));
     }
-    // Upstream's store names the resource of the request, not that of the role.
+    // Upstream's store names the resource of the request, not the resource of the role.
     let not_found = || StatusError::not_found(&cx.resource.name, name);
     let resource = cx.api.table.get(&format!("{GROUP}/v1"), plural).ok_or_else(not_found)?;
     let entry = cx.api.store.get(&resource.resource_prefix, &key(&resource, namespace, name));

@@ -11,7 +11,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const PERMIT_BYTES: usize = 64 * 1024;
 /// Bytes that all such lists may take together. A list that takes more has all permits to itself.
 const MAX_BYTES: usize = 512 * 1024 * 1024;
-/// Bytes of stored objects up to which a list waits for nobody: the number of concurrent requests bounds these.
+/// Bytes of stored objects up to which a list does not wait for memory. The number of concurrent requests bounds such
+/// lists.
 const UNLIMITED_BYTES: usize = 1024 * 1024;
 /// Bytes in memory for each byte of a stored object, while the list is encoded from decoded objects.
 const DECODED_FACTOR: usize = 8;

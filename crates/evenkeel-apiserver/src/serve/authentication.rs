@@ -29,8 +29,8 @@ pub struct AuthenticationOptions {
     pub service_account_signing_key: Option<String>,
     /// Further keys in PEM that verify service account tokens (`--service-account-key-file`).
     pub service_account_keys: Vec<String>,
-    /// Issuer URLs of service account tokens: that of new tokens first, then other accepted ones
-    /// (`--service-account-issuer`). Default: `https://kubernetes.default.svc`.
+    /// Issuer URLs of service account tokens (`--service-account-issuer`). New tokens have the first one; tokens with
+    /// the others are accepted, too. Default: `https://kubernetes.default.svc`.
     pub service_account_issuers: Vec<String>,
     /// Audiences of the server (`--api-audiences`). Default: the issuers.
     pub api_audiences: Vec<String>,

@@ -90,7 +90,7 @@ pub(super) fn acceptor(
 }
 
 impl ClientTrust {
-    /// Returns the client of a certificate chain, and the end of the chain's validity if it is that of a front proxy.
+    /// Returns the client of a certificate chain. For a front proxy, also returns the end of the chain's validity.
     fn peer(
         &self,
         chain: &[CertificateDer<'_>],

@@ -67,7 +67,7 @@ pub(crate) struct Encoded {
     selection: SelectionAttributes,
     /// Whether the object nests deeper than stored objects may.
     too_deep: bool,
-    /// Whether the entry is to be [stale](Entry::is_stale). A restart forgets this.
+    /// Whether the entry becomes [stale](Entry::is_stale). A restart forgets this.
     pub(crate) is_stale: bool,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Collection {
     pub(super) signal: Arc<watch::Sender<u64>>,
 }
 
-/// Write with an assigned revision, which is that of its event.
+/// Write with an assigned revision. The event of the write has the same revision.
 pub(super) struct Staged {
     pub(super) resource_prefix: ResourcePrefix,
     pub(super) event: Arc<Event>,
@@ -177,7 +177,7 @@ impl State {
         Some(removed)
     }
 
-    /// Drops the history up to a revision, which must not be lower than that of any event.
+    /// Drops the history up to a revision, which must be at least the revision of every event.
     pub(super) fn forget_history(&mut self, revision: u64) {
         self.compacted = revision;
         for collection in self.collections.values_mut() {

@@ -140,7 +140,7 @@ impl<'a> Write<'a> {
     }
 
     /// Updates the managed fields of `new`, which replaces `old` (`None` for a create). Both objects are in the storage
-    /// version. The paths in managed fields are those of the request's version. `sent_typed` is whether the object that
+    /// version. The paths in managed fields are paths in the request's version. `sent_typed` is whether the object that
     /// the client sent has the types of its schema; otherwise the managers do not change.
     ///
     /// Upstream: `structuredMergeManager.Update`.

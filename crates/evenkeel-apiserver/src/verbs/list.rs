@@ -340,7 +340,8 @@ async fn read_page(
     if remaining > 0
         && let Some(last) = entries.last()
     {
-        // All chunks have the revision of the first one. After a token with revision -1, they have that of this chunk.
+        // All chunks have the revision of the first one. After a token with revision -1, they have the revision of this
+        // chunk.
         let token_revision = match &options.token {
             Some(token) if token.rv > 0 => token.rv,
             _ => i64::try_from(revision).unwrap_or(i64::MAX),

@@ -397,7 +397,7 @@ impl<'c> Coster<'c> {
         sum.plus(iterations.times(cost_of_iteration))
     }
 
-    /// Records the sizes of another expression, and of its entries, as those of the node `id`.
+    /// Records the sizes of another expression, and of its entries, as the sizes of the node `id`.
     fn copy_size(&mut self, id: u64, other: &'c Expression) {
         let size = self.size(other);
         self.set_size(id, size);

@@ -54,7 +54,7 @@ impl<'p> Checker<'_, 'p> {
         self.global_type(without_dot(name))
     }
 
-    /// Returns the type of a name that is not bound by a macro: that of a variable, or the type of a type.
+    /// Returns the type of a name that is not bound by a macro: the type of a variable, or the type of a type.
     fn global_type(&self, name: &str) -> Option<Type> {
         let variable = self.variables.iter().rev().find(|variable| variable.name == name);
         if let Some(variable) = variable {

@@ -96,7 +96,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns the type of an element; for an optional element such as `?x`, that of the value in `x`.
+    /// Returns the type of an element. For an optional element such as `?x`, returns the type of the value in `x`.
     fn kind_of(&self, id: u64, is_optional: bool) -> Type {
         match self.checked.kind_of(id) {
             Type::Optional(parameter) if is_optional => (**parameter).clone(),

@@ -1,5 +1,6 @@
-//! What a feature gate does in each program. Upstream reads a gate in many places and programs; the table says for each one
-//! whether ours reads it too, does always what it controls, never does, or is a program that has nothing to do with it.
+//! Effects of feature gates in each program. Upstream reads a gate in many places and programs. The table says for each
+//! gate and program whether our program reads the gate, always behaves as if it were on, always behaves as if it were
+//! off, or is not affected by it.
 
 use super::{
     FeatureGates,
@@ -20,16 +21,16 @@ pub enum Program {
     CloudControllerManager,
 }
 
-/// What a gate does in a program.
+/// Effect of a gate in a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Effect {
     /// The program reads the gate wherever upstream's does.
     Whole,
     /// The program reads the gate, but not wherever upstream's does.
     Part,
-    /// The program does what the gate controls, whatever its value.
+    /// The program has the behavior that the gate controls, even if the gate is off.
     AlwaysOn,
-    /// The program does not do what the gate controls, whatever its value.
+    /// The program lacks the behavior that the gate controls, even if the gate is on.
     AlwaysOff,
     /// The gate belongs to other programs.
     Elsewhere,
@@ -48,7 +49,7 @@ impl Effect {
     }
 }
 
-/// A gate's effects in the programs, in the order of [`Program`], and the reason where it has none or a part.
+/// A gate's effects in the programs, in the order of [`Program`], and the reason if an effect is missing or partial.
 struct GateEffects {
     effects: [Effect; 3],
     why: &'static str,
@@ -66,8 +67,8 @@ static EFFECTS: LazyLock<BTreeMap<&'static str, GateEffects>> = LazyLock::new(||
 });
 
 impl FeatureGates {
-    /// Returns a warning for each gate that was set to a value without its effect in the program. A value that is what the
-    /// program does anyway, or the default, needs none.
+    /// Returns a warning for each gate that was set to a value without its effect in the program. A value that the
+    /// program behaves by anyway, or the default, needs no warning.
     pub fn warnings(&self, program: Program) -> Vec<String> {
         let warning = |(name, value): (&&'static str, &bool)| {
             let GateEffects { effects, why } = EFFECTS.get(*name)?;

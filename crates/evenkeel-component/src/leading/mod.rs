@@ -124,7 +124,7 @@ impl<C: Controllers> Leader<C> {
         tokio::try_join!(main, migrated).map(|_| ())
     }
 
-    /// Splits the controllers into those of the main lease and those of the migration lease.
+    /// Splits the controllers by lease: the main lease, and the migration lease.
     fn split_by_lease(&self) -> (Vec<&'static str>, Vec<&'static str>) {
         let (mut main, mut migrated) = (Vec::new(), Vec::new());
         for controller in &self.enabled {

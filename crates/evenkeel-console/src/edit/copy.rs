@@ -1,7 +1,7 @@
 //! A copy of the objects that planners read, with one object replaced.
 //!
-//! The first read of a path goes to the API server with the token of the user. Later reads are served from memory. Watches stay
-//! silent: the copy does not change.
+//! The copy sends the first read of a path to the API server, with the token of the user. Later reads are served from
+//! memory. Watches stay silent: the copy does not change.
 
 use bytes::Bytes;
 use evenkeel_api::{Kind, StrMap, selector::Selector};

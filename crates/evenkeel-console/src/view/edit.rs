@@ -366,9 +366,9 @@ pub(crate) struct ComparedRow {
     pub(crate) object: Link,
     /// The controller, with its page.
     pub(crate) controller: Link,
-    /// Steps as things are now.
+    /// Steps without the edit.
     pub(crate) before: Vec<Step>,
-    /// After the edit.
+    /// Steps after the edit.
     pub(crate) after: Vec<Step>,
     /// Whether a step differs.
     pub(crate) differs: bool,

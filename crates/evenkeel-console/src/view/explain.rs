@@ -55,7 +55,7 @@ pub(crate) struct QuietLine {
 /// Reports on an object, those that need attention first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reports {
-    /// Reports that need attention, and those of controllers that manage dependents.
+    /// Reports that need attention, and all reports of controllers that manage dependents.
     pub(crate) cards: Vec<ReportCard>,
     /// Whether a card needs attention.
     pub(crate) attention: bool,

@@ -21,7 +21,7 @@ pub(crate) const MAX_CELLS: usize = 2000;
 const MAX_LARGE_CELLS: usize = 60;
 /// Maximum number of zones.
 const MAX_ZONES: usize = 200;
-/// Number of shades, without that of an empty node.
+/// Number of shades, without the shade of an empty node.
 const SHADES: u32 = 5;
 
 const ZONE: &str = "topology.kubernetes.io/zone";

@@ -10,7 +10,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) title: &'a str,
     /// Name of the cluster, or of the program.
     pub(crate) cluster: &'a str,
-    /// Whether the console is that of a program.
+    /// Whether the console shows a single program instead of a whole cluster.
     pub(crate) is_program: bool,
     /// Whether there is a page of the pods that wait for a node.
     pub(crate) has_pending: bool,

@@ -94,7 +94,7 @@ pub(crate) struct ChosenNode {
     pub(crate) name: String,
     /// Zone of the node. Empty without one.
     pub(crate) zone: String,
-    /// Whether it is to be drained.
+    /// Whether the user chose the node to be drained.
     pub(crate) is_chosen: bool,
 }
 

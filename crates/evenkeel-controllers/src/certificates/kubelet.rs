@@ -47,14 +47,14 @@ fn first_violation(table: &[(bool, &str)]) -> Option<String> {
     Some((*message).to_owned())
 }
 
-/// Returns the error if the organization is not that of nodes.
+/// Returns an error if the organization is not `system:nodes`.
 fn organization_error(request: &ParsedRequest) -> Option<String> {
     let is_valid =
         matches!(&*request.subject.organizations, [organization] if organization == NODES_GROUP);
     (!is_valid).then(|| "subject organization is not system:nodes".to_owned())
 }
 
-/// Returns the error if the common name is not that of a node.
+/// Returns an error if the common name does not begin with `system:node:`.
 fn subject_error(request: &ParsedRequest) -> Option<String> {
     let is_valid = request.subject.common_name.starts_with(NODE_USER_PREFIX);
     (!is_valid).then(|| "subject common name does not begin with system:node:".to_owned())

@@ -110,7 +110,7 @@ fn parse_address(bytes: &[u8]) -> Result<IpAddr, RequestError> {
     Ok(IpAddr::from(v6))
 }
 
-/// Reads the subject's attributes. The numbers are those of X.520.
+/// Reads the subject's attributes. X.520 defines the numbers.
 fn parse_subject(name: &x509_parser::x509::X509Name<'_>) -> Result<Subject, RequestError> {
     let mut subject = Subject::default();
     for attribute in name.iter_attributes() {

@@ -51,8 +51,8 @@ pub(super) fn families(service: &Service) -> Vec<Family> {
     cluster_ip_family(service).map_or_else(|| Family::BOTH.to_vec(), |family| vec![family])
 }
 
-/// Returns the family of a Service's Endpoints: the first of `ipFamilies`, or that of the cluster IP without them. `None` means
-/// that the `podIP` of each pod decides.
+/// Returns the IP family of a Service's Endpoints: the first of `ipFamilies`, or without `ipFamilies` the family of the
+/// cluster IP. `None` means that the `podIP` of each pod decides.
 pub(super) fn first_family(service: &Service) -> Option<Family> {
     let first = service.spec.ip_families.first();
     match first {

@@ -29,7 +29,7 @@ use std::{
 struct OwnWrites(Mutex<HashMap<Key, Vec<u64>>>);
 
 impl OwnWrites {
-    /// Replaces the hashes of a Service by those of new writes. Without new writes, the old hashes stay.
+    /// Replaces the hashes of a Service with the hashes of new writes. Without new writes, the old hashes stay.
     fn record(&self, key: &Key, hashes: &[u64]) {
         if !hashes.is_empty() {
             self.lock().insert(key.clone(), hashes.into());

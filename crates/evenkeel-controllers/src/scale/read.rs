@@ -94,7 +94,7 @@ pub(crate) fn get(
     }))
 }
 
-/// Updates the replicas. Fails if the resource version differs from that of `scale`.
+/// Updates the replicas. Fails if the resource version differs from the resource version of `scale`.
 pub(crate) fn update(
     kind: &Kind,
     namespace: &str,

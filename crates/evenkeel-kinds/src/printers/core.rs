@@ -266,7 +266,8 @@ fn pod_template(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
-/// Returns the cells of a ReplicationController: those of a ReplicaSet, with its own form of selector.
+/// Returns the cells of a ReplicationController. They equal the cells of a ReplicaSet, except for the form of the
+/// selector.
 ///
 /// Upstream: `printReplicationController`.
 fn replication_controller(printed: &PrintedObject<'_>) -> Cells {

@@ -49,7 +49,7 @@ pub(super) fn create(new: &Value, errors: &mut Errors) {
 ///
 /// Upstream: `validateNodeSwapStatus`.
 fn swap(new: &Value, errors: &mut Errors) {
-    // As in upstream, the path of the error is not that of the field, `status.nodeInfo.swap`.
+    // As in upstream, the path of the error is not the path of the field, `status.nodeInfo.swap`.
     let path = Path::new("metadata");
     let path = path.field("nodeSwapStatus");
     if let Some(capacity) = int(new, "status.nodeInfo.swap.capacity").filter(|bytes| *bytes <= 0) {
@@ -98,7 +98,7 @@ fn declared_features(new: &Value, errors: &mut Errors) {
 ///
 /// Upstream: `validateNodeTaints`.
 fn taints(new: &Value, errors: &mut Errors) {
-    // As in upstream, the path of the errors is not that of the field, `spec.taints`.
+    // As in upstream, the path of the errors is not the path of the field, `spec.taints`.
     let path = Path::new("metadata");
     let path = path.field("taints");
     let mut seen = BTreeSet::new();

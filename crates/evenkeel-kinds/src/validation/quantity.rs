@@ -67,7 +67,7 @@ pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Returns whether a name is that of an extended resource: qualified, and not native to Kubernetes.
+/// Returns whether a name belongs to an extended resource: it is qualified, and not native to Kubernetes.
 ///
 /// Upstream: `IsExtendedResourceName`.
 fn is_extended(name: &str) -> bool {

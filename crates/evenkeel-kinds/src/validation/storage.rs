@@ -90,7 +90,7 @@ pub(super) fn update(kind: &str, new: &Value, old: &Value, errors: &mut Errors) 
     }
 }
 
-/// Rejects a change of the field. Like that of upstream's declarative rules, the error does not quote the value.
+/// Rejects a change of the field. Like upstream's declarative rules, the error does not quote the value.
 fn immutable_hidden(field: &str, new: &Value, old: &Value, errors: &mut Errors) {
     if !same(get(new, field), get(old, field)) {
         errors.invalid(&Path::new(field), Value::Null, "field is immutable");

@@ -42,7 +42,7 @@ pub(super) fn node(node: &Value, warnings: &mut Vec<String>) {
     }
 }
 
-/// Warns about a quota of requests that is larger than that of limits.
+/// Warns about a quota of requests that is larger than the quota of limits.
 pub(super) fn resource_quota(quota: &Value, warnings: &mut Vec<String>) {
     let Some(hard) = object(quota, "spec.hard") else { return };
     for resource in ["cpu", "memory", "storage", "ephemeral-storage"] {

@@ -331,7 +331,7 @@ fn check_extenders(extenders: &[ExtenderConfig]) -> Vec<FieldError> {
     errors
 }
 
-/// Returns whether the name is that of an extended resource (upstream: `IsExtendedResourceName`).
+/// Returns whether the name belongs to an extended resource (upstream: `IsExtendedResourceName`).
 fn is_extended_resource(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native

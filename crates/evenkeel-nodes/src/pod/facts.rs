@@ -87,7 +87,7 @@ pub(crate) struct Container<'a> {
     pub(crate) image_at: Option<Timestamp>,
     /// Whether the container is a sidecar: an init container that keeps running (`restartPolicy: Always`).
     pub(crate) sidecar: bool,
-    /// Restart policy of the container; that of the pod if the container has none.
+    /// Restart policy of the container, or of the pod if the container has none.
     pub(crate) restart_policy: RestartPolicy,
     pub(crate) script: Script,
     /// Process of the container; `None` if the interpreter does not understand its command.

@@ -251,8 +251,8 @@ impl Caches {
         let _ = self.inner.shards.set(shards.clone());
     }
 
-    /// Returns the cache of `V`'s resource in all namespaces, or in those of [`Caches::in_namespaces`], with the
-    /// options of [`Caches::configure`].
+    /// Returns the cache of `V`'s resource in all namespaces, or in the namespaces of [`Caches::in_namespaces`]. The
+    /// cache has the options of [`Caches::configure`].
     pub fn of<V: View>(&self) -> Cache<V> {
         self.configured(V::kind(), ObjectType::of::<V>())
     }

@@ -209,8 +209,9 @@ impl<V: View> Cache<V> {
         self.informer.resync_period().request(period);
     }
 
-    /// Marks the kind of the cache as one that the server may not serve yet, such as that of a CustomResourceDefinition that is
-    /// installed later. [`Caches::synced`] does not wait for it. Once the kind is served, the cache fills.
+    /// Marks the kind of the cache as one that the server may not serve yet, such as the kind of a
+    /// CustomResourceDefinition that is installed later. [`Caches::synced`] does not wait for it. Once the kind is
+    /// served, the cache fills.
     pub fn mark_optional(&self) {
         self.informer.mark_optional();
     }

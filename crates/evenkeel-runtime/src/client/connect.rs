@@ -278,7 +278,8 @@ fn in_pod() -> Result<Config, ConnectError> {
     Config::incluster().map_err(|error| ConnectError::Pod(Box::new(error)))
 }
 
-/// Infers the configuration as kubectl does. `context` is that of the kubeconfig, or `None` for its current one.
+/// Infers the configuration as kubectl does. `context` names a context of the kubeconfig; `None` selects the current
+/// context.
 async fn infer(context: Option<&String>) -> Result<Config, ConnectError> {
     let names_proxy = Kubeconfig::read().is_ok_and(|read| names_proxy(&read, context));
     infer_config(context).await.map(|config| without_environment_proxy(config, names_proxy))
@@ -322,11 +323,11 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
 
 /// Creates a transport for controllers.
 ///
-/// It uses HTTP/2 if the server supports it, so that many concurrent writes and watches share one connection,
-/// one TLS session and few system calls. It opens another connection for every 90 concurrent requests.
-/// Otherwise it uses HTTP/1.1 with a pool. It does not compress: on a cluster's network, compression costs both
-/// sides more than it saves. It closes a connection that answers no pings for 45 s. The proxy is the
-/// configuration's, or else that of the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
+/// It uses HTTP/2 if the server supports it, so that many concurrent writes and watches share one connection, one TLS
+/// session and few system calls. It opens another connection for every 90 concurrent requests. Otherwise it uses
+/// HTTP/1.1 with a pool. It does not compress: on a cluster's network, compression costs both sides more than it saves.
+/// It closes a connection that answers no pings for 45 s. The configuration determines the proxy, or else the
+/// environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
 ///
 /// Call it inside the tokio runtime that the transport will run in.
 ///

@@ -58,7 +58,7 @@ pub struct Builder {
     status_throttle: Arc<StatusThrottle>,
     plans_in_turn: bool,
     backoff: Backoff,
-    /// Rate limiter instead of that of `backoff`.
+    /// Rate limiter that replaces the one of `backoff`.
     rate_limiter: Option<Box<dyn RateLimiter<Key>>>,
     recovers_panics: bool,
     needs_leader_election: bool,

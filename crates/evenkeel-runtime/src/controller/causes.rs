@@ -21,7 +21,7 @@ pub(super) enum Cause {
     Source,
     /// A failed pass.
     Retry,
-    /// A pass that asked for another one.
+    /// A pass that requested another pass.
     Again,
 }
 

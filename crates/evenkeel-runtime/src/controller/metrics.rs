@@ -35,12 +35,12 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers the metrics, those of queues with the labels of Kubernetes' programs. Call it once per registry.
+    /// Registers the metrics. The metrics of queues have the labels of Kubernetes' programs. Call it once per registry.
     pub fn register(registry: &Registry) -> Self {
         Self::with_queues(registry, queue::Metrics::register(registry))
     }
 
-    /// Registers the metrics, those of queues with the labels of controller-runtime. Call it once per registry.
+    /// Registers the metrics. The metrics of queues have the labels of controller-runtime. Call it once per registry.
     pub fn register_with_controller(registry: &Registry) -> Self {
         Self::with_queues(registry, queue::Metrics::register_with_controller(registry))
     }

@@ -251,7 +251,7 @@ impl Shared {
         for (index, mut keys) in sources.into_iter().enumerate() {
             let (shared, stop) = (Arc::clone(shared), tasks.token());
             tasks.spawn_finite(format!("{name} source {index}"), async move {
-                // A stream may never end, such as that of a timer.
+                // A stream may never end, such as the stream of a timer.
                 while let Some(Some((key, priority))) = stop.run_until_cancelled(keys.next()).await
                 {
                     shared.enqueue_from_source(key, priority, Duration::ZERO);

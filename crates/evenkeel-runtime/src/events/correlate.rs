@@ -124,7 +124,7 @@ impl EventCorrelator {
             count: 1,
             aggregated,
         };
-        // The count of an aggregated event is that of its group, the count of any other event that of its message.
+        // An aggregated event has the count of its group. Any other event has the count of its message.
         (entry, if aggregated { group } else { hash(&(group, message)) })
     }
 

@@ -165,8 +165,8 @@ impl ElectorState {
         }
     }
 
-    /// Returns whether the term that is being renewed has ended: the lease was released or acquired since. A leader that was
-    /// paused must not acquire it again, because its work began before that of the intermediate leader.
+    /// Returns whether the term that is being renewed has ended: the lease was released or acquired since. A leader
+    /// that was paused must not acquire it again, because its work began before the intermediate leader's work.
     ///
     /// Upstream's `renew` acquires a lease that another process has held and released meanwhile.
     fn has_term_ended(&self, found: &LeaderElectionRecord) -> bool {

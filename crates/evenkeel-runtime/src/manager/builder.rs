@@ -301,8 +301,8 @@ impl ManagerBuilder {
         self
     }
 
-    /// Splits the objects among all replicas: each reconciles those of the shards that it holds. The identity and the namespace
-    /// are those of the [`Setup`], as for [`ManagerBuilder::leader_election_id`].
+    /// Splits the objects among all replicas. Each replica reconciles the objects of the shards that it holds. The
+    /// identity and the namespace are those of the [`Setup`], as for [`ManagerBuilder::leader_election_id`].
     ///
     /// Controllers then run in every replica. Other runnables in [`super::RunnableGroup::LeaderElection`] run only in the
     /// leader. Its election is the configured one, or else an election for the Lease with the id of `sharding`.
@@ -442,7 +442,7 @@ impl ManagerBuilder {
     }
 
     /// Sets the field manager of all writes of controllers: applies, creations, updates, patches and statuses. Default:
-    /// that of [`ManagerBuilder::client`], or the [component](ManagerBuilder::component).
+    /// the user agent of [`ManagerBuilder::client`], or the [component](ManagerBuilder::component).
     #[doc(alias = "FieldOwner")]
     pub fn field_manager(mut self, name: &str) -> Self {
         self.field_manager = Some(name.into());

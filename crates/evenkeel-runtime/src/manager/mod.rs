@@ -164,8 +164,8 @@ impl Manager {
         self.dry_run_writes.as_ref()
     }
 
-    /// Returns the permissions that the operator needs: those of the manager, those of the controllers added so far, and those
-    /// to read the caches requested so far. See [`crate::permissions`].
+    /// Returns the permissions that the operator needs: for the manager, for the controllers that were added so far,
+    /// and for reads by the caches that were requested so far. See [`crate::permissions`].
     pub fn permissions(&self) -> Permissions {
         let mut permissions =
             self.permissions.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -308,7 +308,7 @@ impl Manager {
     }
 
     /// Returns the leader fence, which is always open without leader election. Pass it to [`Client::fenced`] if the
-    /// leader's work uses other clients than that of [`Manager::env`].
+    /// leader's work uses other clients than the client of [`Manager::env`].
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;
@@ -340,7 +340,7 @@ impl Manager {
         &self.controller_defaults
     }
 
-    /// Returns the environment that was set in the builder, or `None` for that of the process.
+    /// Returns the environment that was set in the builder, or `None` for the environment of the process.
     ///
     /// ```
     /// # use evenkeel_runtime::prelude::*;

@@ -118,7 +118,7 @@ impl<S> DynamicObjects<'_, S> {
     }
 }
 
-/// Writes through the leader fence. Each method corresponds to that of [`Context`] with the same name.
+/// Writes through the leader fence. Each method corresponds to the method of [`Context`] with the same name.
 impl<S> DynamicObjects<'_, S> {
     /// Like [`Context::apply`].
     ///

@@ -129,7 +129,7 @@ impl ControllerHandle {
 #[doc(alias = "priorityqueue.AddOpts")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct EnqueueOptions {
-    /// Priority of the key. Default: that of a change.
+    /// Priority of the key. Default: the priority of a change.
     pub priority: Priority,
     /// Delay until the key is ready. Default: none.
     pub after: Duration,

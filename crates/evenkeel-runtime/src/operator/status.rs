@@ -266,7 +266,8 @@ impl<K: ApiObject, T, S> StatusPatch<'_, Full<K>, T, S> {
 }
 
 impl<T, S> StatusPatch<'_, Dynamic, T, S> {
-    /// Writes the status like that of a typed object: as a merge patch of its differences, or not at all if it has not changed.
+    /// Writes the status as for a typed object: as a merge patch of its differences, or not at all if it has not
+    /// changed.
     ///
     /// # Errors
     /// Fails if a change fails or the server rejects the patch.

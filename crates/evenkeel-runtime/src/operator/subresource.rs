@@ -83,8 +83,8 @@ impl<'a, S> SubResource<'a, S> {
     }
 }
 
-/// Returns the object in the response to a write. If its version is that of the object itself, the key waits until the caches
-/// show it.
+/// Returns the object in the response to a write. If its version is the version of the object itself, the key waits
+/// until the caches show it.
 fn answer<S>(context: &Context<S>, target: &Target, answer: Dynamic) -> Result<DynamicObject> {
     let meta = View::meta(&answer);
     if meta.version() != 0 && *meta.name == *target.name {

@@ -24,7 +24,7 @@ pub(super) struct ClientView {
 }
 
 impl ClientView {
-    /// Returns the namespace of an object, which is that of the view if the object names none.
+    /// Returns the namespace of an object. If the object names none, returns the namespace of the view.
     ///
     /// # Errors
     /// Fails if the object is in another namespace. The error is terminal.

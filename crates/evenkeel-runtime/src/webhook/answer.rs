@@ -36,7 +36,7 @@ const MAX_KIB_IN_FLIGHT: usize = 256 * 1024;
 
 /// Timeout of a request that names none. It equals the default of `timeoutSeconds`.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Upper bound of the timeout. It equals that of `timeoutSeconds`.
+/// Upper bound of the timeout. It equals the maximum of `timeoutSeconds`.
 const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Handler of a path.

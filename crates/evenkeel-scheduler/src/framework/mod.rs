@@ -410,7 +410,7 @@ pub enum PreBindPreFlight {
     Skip,
     /// The plugin has work to do for this pod.
     Act {
-        /// Whether the work may run concurrently with that of the plugins directly before and after it.
+        /// Whether the work may run concurrently with the work of the plugins directly before and after it.
         parallel: bool,
     },
 }

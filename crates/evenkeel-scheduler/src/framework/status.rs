@@ -16,7 +16,7 @@ pub type StatusResult = Result<(), Status>;
 pub struct Status {
     /// At least one reason.
     pub reasons: SmallVec<[Reason; 1]>,
-    /// Code that tells whether preemption or an event may help.
+    /// Code that determines whether preemption or an event may help.
     pub code: Code,
 }
 

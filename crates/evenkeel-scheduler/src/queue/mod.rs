@@ -858,7 +858,7 @@ impl SchedulingQueue {
         self.set_state(uid, state);
     }
 
-    /// Returns the pod's sort key. If its QueueSort plugin panics, the key is that of the default plugin.
+    /// Returns the pod's sort key. If its QueueSort plugin panics, returns the key of the default plugin.
     fn sort_key(&mut self, uid: &str) -> Option<SortKey> {
         let entry = self.pods.get(uid)?;
         let profile = &self.profiles[entry.profile];

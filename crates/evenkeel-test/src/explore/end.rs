@@ -1,4 +1,5 @@
-//! What a run leads to: its objects in the end, and what was created and deleted, for comparison with a run without a fault.
+//! Result of a run, for comparison with a run without a fault: the objects at its end, and numbers of creates and
+//! deletes.
 
 use super::{
     diff::differences,
@@ -9,8 +10,8 @@ use crate::simulation::{FaultKind, Simulation, Write};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// Objects in normal form: two runs that differ by chance only, such as in times and generated names, have the same. See
-/// [the module](super) for what is left out.
+/// Objects in normal form. Two runs that only differ by chance, such as in times and generated names, have the same
+/// normal form. [The module](super) lists the fields that are left out.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EndState(State);
 
@@ -21,9 +22,10 @@ impl EndState {
         Self(normalize(objects, before, &[], ignored))
     }
 
-    /// Reads the present objects of all resources with at least one write, except for Leases and Events. Fields that the
-    /// JSON pointers `ignored` name are left out, as are objects that are as `before`. Those that `named` has from earlier
-    /// observations, and that may be gone, still lend their names; the present ones with generated names are added to it.
+    /// Reads the present objects of all resources with at least one write, except for Leases and Events. Leaves out
+    /// fields that the JSON pointers `ignored` name, and objects that equal those in `before`. `named` has the objects
+    /// with generated names of earlier observations, which may be deleted by now: their names are normalized, too. Adds
+    /// the current objects with generated names to it.
     ///
     /// # Errors
     /// If the server does not answer.
@@ -43,7 +45,7 @@ impl EndState {
         Ok(Self(normalize(objects, before, named, ignored)))
     }
 
-    /// Returns lines that show how this state differs from the one without a fault; none if it does not.
+    /// Returns lines that show how this state differs from the state without a fault; none if the two are equal.
     pub fn differences(&self, without_fault: &Self) -> Vec<String> {
         differences(&self.0, &without_fault.0)
     }
@@ -57,7 +59,7 @@ pub async fn objects_before(simulation: &Simulation) -> Result<Vec<Value>, Strin
     all_objects(&simulation.server().client()).await
 }
 
-/// How many objects of each resource were created, and how often one was deleted or marked for deletion.
+/// Numbers of created objects of each resource, and of deletions, including deletions that only mark an object.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changes {
     creates: BTreeMap<Collection, u64>,
@@ -65,7 +67,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Counts what these writes did. Events do not count.
+    /// Counts the creates and deletes among these writes. Events do not count.
     pub fn of<'a>(writes: impl IntoIterator<Item = &'a Write>) -> Self {
         let mut changes = Self::default();
         let add = |counts: &mut BTreeMap<Collection, u64>, target: Option<Target>| {
@@ -80,8 +82,9 @@ impl Changes {
         changes
     }
 
-    /// Returns lines about what was done more often than without the fault, as far as a fault of this kind must not lead to
-    /// more. After a crash, a gap or stale reads, a program may do more: it has seen other states in between.
+    /// Returns a line for each resource with more creates or deletes than without the fault, if a fault of this kind
+    /// must not cause more. After a crash, a gap or stale reads, a program may make more writes, because it has
+    /// observed other states in between.
     pub fn excess(&self, without_fault: &Self, kind: FaultKind) -> Vec<String> {
         let (creates, deletes) = match kind {
             FaultKind::LoseRequest | FaultKind::Refuse(_) => (true, true),

@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
         none(&exits.chain(failures.iter().map(ToString::to_string)).collect::<Vec<_>>())
     }
 
-    /// Counts what the operator has created and deleted since the scenario began.
+    /// Counts the creates and deletes of the operator since the scenario began.
     fn changes(&self) -> Changes {
         let writes = self.simulation.log().since(self.first_write);
         Changes::of(writes.iter().filter(|write| write.part.name() == OPERATOR.name()))

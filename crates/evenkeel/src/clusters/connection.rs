@@ -19,7 +19,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Finds a cluster by name. Without a name, finds the only cluster, that of the kubeconfig's current context, or `default`.
+    /// Finds a cluster by name. Without a name, finds the only cluster, the cluster of the kubeconfig's current
+    /// context, or `default`.
     ///
     /// # Errors
     /// Fails if the cluster does not exist, several clusters match, or the cluster does not run.

@@ -37,7 +37,7 @@ impl Manifest {
         self.metadata("name")
     }
 
-    /// Returns the namespace: that of the object, or `default`.
+    /// Returns the namespace of the object, or `default` if it has none.
     pub(super) fn namespace(&self) -> &str {
         match self.metadata("namespace") {
             "" => "default",

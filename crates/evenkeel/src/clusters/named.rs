@@ -24,8 +24,8 @@ impl NamedCluster {
     }
 }
 
-/// Returns the cluster with the name. Without a name, returns the only cluster, that of the kubeconfig's current context, or
-/// `default`.
+/// Returns the cluster with the name. Without a name, returns the only cluster, the cluster of the kubeconfig's current
+/// context, or `default`.
 ///
 /// # Errors
 /// Fails if the cluster does not exist, or several clusters match.

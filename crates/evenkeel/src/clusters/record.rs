@@ -133,8 +133,8 @@ impl Cluster {
     }
 }
 
-/// Returns the cluster of a command, by its name or its data folder. Without these, returns the only cluster, that of the
-/// kubeconfig's current context, or `default`.
+/// Returns the cluster of a command, by its name or its data folder. Without these, returns the only cluster, the
+/// cluster of the kubeconfig's current context, or `default`.
 ///
 /// # Errors
 /// Fails if the cluster does not exist, or several clusters match.

@@ -76,7 +76,8 @@ impl Home {
         self.named_kubeconfigs().next().filter(|path| is_clusters(path))
     }
 
-    /// Returns the current context of kubectl: that of the first kubeconfig that has one. A file that cannot be read has none.
+    /// Returns the current context of kubectl, from the first kubeconfig that has one. A file that cannot be read has
+    /// none.
     pub(crate) fn current_context(&self) -> Option<String> {
         self.kubeconfigs().iter().find_map(|path| {
             let config = merge::parse(&std::fs::read_to_string(path).ok()?).ok()?;
@@ -160,7 +161,8 @@ impl Kubeconfigs {
     }
 }
 
-/// Writes a kubeconfig for a user with a token, from the administrator's. `names` are those of the cluster and of the user.
+/// Writes a kubeconfig for a user with a token, from the administrator's. `names` are the names of the cluster and of
+/// the user.
 ///
 /// # Errors
 /// Fails if the file cannot be written.

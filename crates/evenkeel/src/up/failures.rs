@@ -13,8 +13,8 @@ const MAX_ATTEMPTS: u32 = 5;
 /// Delay after an attempt that failed.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Starts each outage at its time, counted from the call, when the cluster is ready. The kubelets end the outages. All times
-/// are those of the client's clock, which is the cluster's.
+/// Starts each outage at its time, counted from the call, when the cluster is ready. The kubelets end the outages. All
+/// times are times of the client's clock, which follows the cluster's clock.
 pub(super) async fn run(client: Client, outages: Vec<Outage>) {
     let ready = client.clock().now();
     let mut passed = Duration::ZERO;

@@ -104,8 +104,8 @@ pub(super) fn group_nodes(args: &Args) -> Result<Vec<String>> {
     }
 }
 
-/// Returns all simulated nodes: the `copied` nodes, which stay unchanged, and those of the flag or of the configuration file. A
-/// cluster with copied nodes gets no other nodes by default.
+/// Returns all simulated nodes: the `copied` nodes, which stay unchanged, and the nodes of the flag or of the
+/// configuration file. A cluster with copied nodes gets no other nodes by default.
 ///
 /// # Errors
 /// Fails if two groups have the same name.

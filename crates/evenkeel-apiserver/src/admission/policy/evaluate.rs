@@ -104,7 +104,7 @@ impl From<OutOfBudget> for String {
 }
 
 /// Evaluates an expression. Deducts its cost from `budget`, including the cost of variables that it is the first to
-/// use. The inner error is that of the expression.
+/// use. The inner error is the error of the expression.
 ///
 /// Upstream: `evaluationActivation.Evaluate`.
 pub(super) fn run<'s>(

@@ -216,7 +216,8 @@ impl Kms {
         Ok(())
     }
 
-    /// Returns the reason why no value is to be encrypted now: the plugin has not answered for too long. `None` if values are.
+    /// Returns the reason why no value may be encrypted now: the plugin has not responded for too long. `None` if
+    /// values are.
     pub(super) fn refusal(&self) -> Option<String> {
         let now = self.clock.now();
         let state = self.state();

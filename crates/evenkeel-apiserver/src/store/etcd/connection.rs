@@ -92,7 +92,7 @@ impl Etcd {
     }
 }
 
-/// Returns the error of a call whose response from etcd did not arrive in time. Its message is that of Go's `context`.
+/// Returns the error of a call whose response from etcd did not arrive in time. It has the message of Go's `context`.
 pub(super) fn timed_out() -> WriteError {
     WriteError::TimedOut("context deadline exceeded".into())
 }

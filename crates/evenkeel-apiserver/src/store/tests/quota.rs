@@ -42,7 +42,7 @@ async fn only_writes_that_add_to_the_size_are_refused_beyond_the_quota() {
     // As large as before, and smaller.
     assert!(!is_refused(put("a", Expect::At(1), 4_000).await));
     assert!(!is_refused(put("a", Expect::At(3), 3_000).await));
-    // What leads to a deletion, although it adds to the size.
+    // A transaction that leads to a deletion is accepted, although it adds to the size.
     let mut deletion = Transaction::deletion();
     deletion.put(&others, "b", Expect::At(2), sized("b", 9_000));
     assert!(!is_refused(store.commit(deletion).await));

@@ -13,7 +13,7 @@ use crate::kubelet::{PodRef, StreamError};
 use crate::request::RequestContext;
 use crate::streaming::{self, Channels, Handshake, Outcome, Purpose};
 
-/// Serves `exec` or `attach`. `options` are those of the connection after admission.
+/// Serves `exec` or `attach`. `options` are the connection options after admission.
 ///
 /// Upstream: `ExecREST.Connect`, `AttachREST.Connect`, `streamLocation`, `ServeExec`, `ServeAttach`.
 pub(super) fn serve(

@@ -113,7 +113,8 @@ pub(super) async fn serve(
     if !is_review && !is_binding && !is_token_request && !is_served_here(resource, subresource) {
         return Ok(None);
     }
-    // A connection has no `CreateOptions`: its query parameters are those of the connection or of the proxied service.
+    // A connection has no `CreateOptions`: its query parameters are options of the connection, or belong to the proxied
+    // service.
     let no_query = Query::parse(None);
     let query = if is_connection(subresource) { &no_query } else { request.query };
     let options = WriteOptions::parse(query, request.user_agent(), "CreateOptions", false)?;

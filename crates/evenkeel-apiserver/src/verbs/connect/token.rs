@@ -45,7 +45,7 @@ pub(super) fn log(request: &RequestContext<'_>, token_request: &Value) {
 
 /// Annotation of a request's audit event: the ID of the issued token.
 const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
-/// Annotation of a request's audit event: the request's UID is that of another service account with the same name.
+/// Annotation of a request's audit event: the UID in the request belongs to another service account with the same name.
 const UID_MISMATCH: &str = "authentication.k8s.io/token-request-uid-mismatch";
 
 /// Serves a TokenRequest: checks it, and responds with a signed token.

@@ -54,8 +54,8 @@ impl TolerationOperators {
             }
     }
 
-    /// Returns whether the value of the taint compares to that of the toleration like this. Values that are no integers
-    /// never do.
+    /// Returns whether the comparison of the value of the taint with the value of the toleration has this result.
+    /// Values that are no integers never do.
     ///
     /// Upstream: `compareNumericValues`.
     fn compares(self, taint: &Taint, toleration: &Toleration, ordering: Ordering) -> bool {

@@ -121,7 +121,8 @@ impl MetricsClient<'_> {
         }
     }
 
-    /// Reads a resource metric of whole pods. If `container` is not empty, reads that of this container in each pod.
+    /// Reads a resource metric of whole pods. If `container` is not empty, reads the usage of this container in each
+    /// pod.
     fn read_resource(
         &self,
         resource: &str,

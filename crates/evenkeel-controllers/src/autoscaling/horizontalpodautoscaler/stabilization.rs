@@ -63,7 +63,7 @@ impl HpaHistory {
         now: Timestamp,
     ) -> i32 {
         let cutoff = saturating_sub(now, window);
-        // As upstream, an entry at the cutoff is in this window, but not in those of the functions below.
+        // As upstream, an entry at the cutoff is in this window. In the functions below, it is not.
         let recent = self.recommendations.iter().filter(|old| old.at >= cutoff);
         let highest = recent.map(|old| old.replicas).fold(recommendation, i32::max);
         replace_outdated(

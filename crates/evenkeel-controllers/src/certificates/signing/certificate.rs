@@ -174,7 +174,7 @@ fn write_extensions(
             &Extension { number: EXTENDED_KEY_USAGE, is_critical: false, value },
         );
     }
-    // Empty basic constraints: the certificate is not that of an authority.
+    // Empty basic constraints: the certificate does not belong to an authority.
     let value = construct_der(|writer| writer.write_sequence(|_| {}));
     write_extension(writer, &Extension { number: BASIC_CONSTRAINTS, is_critical: true, value });
     if !issuer.key_id.is_empty() && issuer.name != subject {

@@ -73,7 +73,7 @@ impl Signer {
     }
 }
 
-/// Returns the error if the usages are not those of a client certificate.
+/// Returns an error if the usages do not fit a client certificate.
 fn client_usage_error(usages: &[String]) -> Option<String> {
     let allowed = ["digital signature", "key encipherment", "client auth"];
     if let Some(wrong) = usages.iter().find(|usage| !allowed.contains(&&***usage)) {
@@ -99,7 +99,7 @@ pub(super) enum Decision {
 pub(super) struct Observed {
     pub(super) request: Arc<SigningRequest>,
     pub(super) decision: Result<Decision, RequestError>,
-    /// The signer's authority, if the request is to be signed.
+    /// The signer's authority; `None` if the request must not be signed.
     pub(super) issuer: Option<Issuer>,
     /// Maximum lifetime of certificates.
     pub(super) max_duration: Duration,

@@ -139,7 +139,7 @@ impl Recorder {
     /// Records the CIDRs of the nodes that a reconciliation listed. Upstream: `NewCIDRRangeAllocator`.
     fn record_listed_nodes(&self, outcomes: &Outcomes) {
         let mut state = lock(&self.state);
-        // The outer error is that of the step, the inner one that of the list.
+        // The outer error is the error of the step, the inner one the error of the list.
         let Ok(Ok(nodes)) = assign::list_nodes(&mut Steps::of(outcomes)) else {
             state.list_state = ListState::NotStarted;
             return;

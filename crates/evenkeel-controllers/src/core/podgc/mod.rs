@@ -158,7 +158,7 @@ struct Metrics {
 impl PassHandler<Collector> for Metrics {
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_, Memory>) {
         let Pass { memory, outcomes, planned_at, .. } = *pass;
-        // The first outcomes are those of the live reads of these nodes.
+        // The first outcomes belong to the live reads of these nodes.
         for (node, read) in memory.presumed_deleted_nodes.iter().zip(&outcomes.0) {
             if let Some(error) = read.error.as_ref().filter(|error| !error.is_not_found()) {
                 tracing::warn!(node = &**node, %error, "Failed to read the node");

@@ -116,7 +116,7 @@ struct Objects {
     to_migrate: Vec<Metadata>,
 }
 
-/// Lists the objects of the resource. Those whose resource version is at most `max_version` are to be migrated.
+/// Lists the objects of the resource. Objects whose resource version is at most `max_version` must be migrated.
 async fn list_objects(client: &Client, kind: &Kind, max_version: u64) -> Result<Objects, Error> {
     let mut options = ListOptions { limit: PAGE_SIZE, ..ListOptions::default() };
     let mut objects = Objects { total: 0, to_migrate: Vec::new() };

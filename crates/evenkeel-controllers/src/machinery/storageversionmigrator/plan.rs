@@ -146,7 +146,7 @@ pub(super) enum StatusChange {
     Failed { progress: Option<Progress>, error: String },
     /// The migration has ended, so the condition `Running` becomes False.
     Ended,
-    /// Objects up to this resource version are to be migrated.
+    /// Objects up to this resource version must be migrated.
     VersionRecorded(String),
 }
 

@@ -132,8 +132,8 @@ pub(super) fn next(observed: &Observed, outcomes: &Outcomes) -> Option<Plan> {
     })
 }
 
-/// The outcomes so far, which the decision consumes again at each step: those of the first step's reads, then those of
-/// the writes.
+/// The outcomes so far, which the decision consumes again at each step: first the outcomes of the reads in the first
+/// step, then the outcomes of the writes.
 struct Replay<'a> {
     reads: std::slice::Iter<'a, Outcome>,
     writes: std::slice::Iter<'a, Outcome>,
@@ -306,7 +306,7 @@ pub(super) fn creations(observed: &Observed, outcomes: &Outcomes) -> Vec<Creatio
                 let succeeded = outcome.error.is_none();
                 creations.push(Creation { claim: *new, succeeded });
                 if !succeeded {
-                    // The next outcome is that of the event.
+                    // The next outcome belongs to the event.
                     break;
                 }
             }

@@ -103,7 +103,7 @@ fn fixed_spec(new: &Value, fixed: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// Returns the fixed spec of a mandatory FlowSchema, or `None` if the name is not that of one.
+/// Returns the fixed spec of a mandatory FlowSchema, or `None` if no mandatory FlowSchema has this name.
 ///
 /// Upstream: `MandatoryFlowSchemas`.
 fn mandatory_flow_schema(name: &str) -> Option<Value> {

@@ -1,7 +1,7 @@
 //! jq expressions over an object, evaluated in a bounded number of steps.
 //!
-//! The parser is that of `jaq-core`. Its interpreter is not used: it has no limit that a caller could set, and
-//! evaluates endless functions (`range(infinite)`) natively.
+//! `jaq-core` provides the parser. Its interpreter is not used: it has no limit that a caller could set, and evaluates
+//! endless functions (`range(infinite)`) natively.
 //!
 //! | documented rule | implemented in |
 //! |---|---|

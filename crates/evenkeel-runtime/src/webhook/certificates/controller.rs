@@ -48,7 +48,7 @@ pub(super) fn start(
     served: &Arc<Served>,
     tasks: &Tasks,
 ) {
-    // Metrics of these caches would collide with those of the manager's.
+    // Metrics of these caches would collide with the metrics of the manager's caches.
     let registry = prometheus::Registry::new();
     let caches = Caches::in_namespaces(
         env.client.clone(),

@@ -13,7 +13,7 @@ use rustls::{
 use serde_json::{Value, json};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Keys of a Secret's data. The first two are those of the type `kubernetes.io/tls`.
+/// Keys of a Secret's data. A Secret of type `kubernetes.io/tls` has the first two.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const AUTHORITIES: &str = "ca.crt";

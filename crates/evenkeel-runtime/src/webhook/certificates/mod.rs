@@ -95,7 +95,7 @@ impl Certificates {
         Self(Kind::SelfManaged { service: service.to_owned(), namespace: None, secret: None })
     }
 
-    /// Sets the namespace of a self-managed certificate's Service and Secret. Default: that of the pod.
+    /// Sets the namespace of a self-managed certificate's Service and Secret. Default: the namespace of the pod.
     #[must_use]
     pub fn in_namespace(mut self, name: &str) -> Self {
         if let Kind::SelfManaged { namespace, .. } = &mut self.0 {

@@ -51,7 +51,8 @@ pub struct Args {
     pub min_candidate_nodes_percentage: usize,
     /// Minimum number of candidates. Default: 100.
     pub min_candidate_nodes_absolute: usize,
-    /// Feature gate `SchedulerAsyncPreemption`: evict victims while the scheduler goes on with other pods. Default: true.
+    /// Feature gate `SchedulerAsyncPreemption`: evict victims while the scheduler continues with other pods. Default:
+    /// true.
     pub async_preemption: bool,
 }
 

@@ -39,7 +39,7 @@ use location::unreachable_service;
 
 pub(super) use path::behind_proxy;
 
-/// Serves a request for a proxy. `options` are those of the connection after admission.
+/// Serves a request for a proxy. `options` are the connection options after admission.
 ///
 /// Upstream: `ProxyREST.Connect`, `UpgradeAwareHandler.ServeHTTP`.
 pub(super) async fn serve(

@@ -31,7 +31,7 @@ pub(super) struct Replenisher {
 }
 
 impl Replenisher {
-    /// Enqueues the quotas of a namespace that limit this kind. If `namespace` is empty, enqueues those of all
+    /// Enqueues the quotas of a namespace that limit this kind. If `namespace` is empty, enqueues the quotas of all
     /// namespaces. Upstream: `replenishQuota`.
     fn enqueue(&self, evaluator: &Evaluator, namespace: &str, priority: Priority) {
         let quotas = if namespace.is_empty() {

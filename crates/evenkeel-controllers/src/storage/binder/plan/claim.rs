@@ -135,7 +135,7 @@ pub(in crate::storage::binder) fn plan(
     })
 }
 
-/// Returns the actions of a step, for [`Provisioner::HostPath`] without those of the provisioner.
+/// Returns the actions of a step. For [`Provisioner::HostPath`], leaves out the actions of the provisioner.
 pub(in crate::storage::binder) fn plan_step(
     observed: &Observed,
     step: &Step<'_>,

@@ -173,7 +173,7 @@ fn recycler_namespace(template: &Value) -> &str {
 }
 
 /// Returns the volume that a recycler pod empties, according to the pod's name. The pod may still be in another
-/// namespace than that of [`recycler_pod`].
+/// namespace than the one that [`recycler_pod`] uses now.
 pub(in crate::storage::binder) fn volume_of_recycler(pod: &Pod) -> Option<&str> {
     pod.meta.name.strip_prefix(RECYCLER_PREFIX)
 }
