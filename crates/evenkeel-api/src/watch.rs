@@ -62,6 +62,7 @@ pub struct Event<'a> {
     pub object: &'a [u8],
 }
 
+/// Watch event in JSON.
 #[derive(Deserialize)]
 struct JsonEvent<'a> {
     #[serde(borrow, rename = "type")]

@@ -15,6 +15,7 @@ const MAX_VISITS: usize = 1_000_000;
 #[derive(Debug, Clone, Default)]
 pub struct JsonPath(Vec<Step>);
 
+/// Step of a path.
 #[derive(Debug, Clone)]
 enum Step {
     Field(Box<str>),
@@ -38,6 +39,7 @@ enum Step {
     Nothing,
 }
 
+/// Operator of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operator {
     Exists,
@@ -49,6 +51,7 @@ enum Operator {
     GreaterOrEqual,
 }
 
+/// Operand of a filter.
 #[derive(Debug, Clone)]
 enum Operand {
     Value(Value),

@@ -35,6 +35,7 @@ pub(crate) struct CompositedVariables<'a> {
     restart_budget: Cell<u64>,
 }
 
+/// Variable of a policy, evaluated when it is first used.
 #[derive(Debug)]
 struct Variable<'a> {
     name: &'a str,

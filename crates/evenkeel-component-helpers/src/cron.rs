@@ -26,6 +26,7 @@ const MAX_SEARCH_YEARS: i16 = 5;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule(ScheduleKind);
 
+/// Form of a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ScheduleKind {
     /// `@every`: a fixed interval in seconds.

@@ -28,6 +28,7 @@ pub struct Migration {
     controllers: BTreeMap<String, bool>,
 }
 
+/// Content of the file of `--leader-migration-config`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct File {
@@ -41,6 +42,7 @@ struct File {
     controller_leaders: Vec<Leader>,
 }
 
+/// Controller in that file, with the program that runs it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Leader {

@@ -88,6 +88,7 @@ struct DryScheduler {
     running: Mutex<Option<Running>>,
 }
 
+/// Scheduler that runs while a user needs it, and the time of its last use.
 struct Running {
     scheduler: LiveScheduler,
     used: Timestamp,

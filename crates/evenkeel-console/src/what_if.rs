@@ -124,6 +124,7 @@ pub(crate) struct WhatIfs {
     runs: Mutex<VecDeque<Arc<Run>>>,
 }
 
+/// Running or finished simulation.
 struct Run {
     id: u64,
     /// Name of the user. Empty for the administrator.
@@ -139,6 +140,7 @@ struct Run {
     state: Mutex<State>,
 }
 
+/// State of a simulation.
 enum State {
     Running(WhatIfProgress),
     Done {

@@ -25,6 +25,7 @@ const INPUTS: usize = 256;
 /// Virtual time between requests.
 const REQUEST_INTERVAL: Duration = Duration::from_secs(1);
 
+/// API server that handles the requests of the inputs.
 struct Running {
     runtime: Runtime,
     service: Service,

@@ -78,6 +78,7 @@ pub(crate) fn diff(type_name: &'static str, old: Option<&Value>, new: Option<&Va
     unified(&encode_pretty(old), &encode_pretty(new))
 }
 
+/// Encoder of values of upstream's internal types, as Go's `encoding/json` encodes them.
 #[derive(Default)]
 struct Encoder {
     out: String,

@@ -20,6 +20,7 @@ tokio::task_local! {
 #[derive(Debug, Clone, Default)]
 pub struct AbortResponse(Arc<Mutex<Abort>>);
 
+/// Whether a response was aborted, and the waker of the task that sends it.
 #[derive(Debug, Default)]
 struct Abort {
     aborted: bool,

@@ -90,6 +90,7 @@ struct State {
     images: HashMap<usize, HashMap<String, Timestamp>>,
 }
 
+/// State of a pod that follows the built-in life cycle.
 struct SyncedPod {
     uid: Text,
     host_network: bool,

@@ -37,6 +37,7 @@ pub(super) async fn serve(server: &Server, plane: &Plane) -> Result<(), BuildErr
     server.aggregate(&api).await
 }
 
+/// Source of `metrics.k8s.io` for the simulated nodes.
 struct UsageSource {
     usage: Usage,
     /// Runtime whose time the usage's clock follows.

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Clone, Default)]
 pub struct Latch(Arc<Shared>);
 
+/// State that the clones of the latch share.
 #[derive(Debug, Default)]
 struct Shared {
     set: AtomicBool,

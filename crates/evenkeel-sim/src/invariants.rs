@@ -41,6 +41,7 @@ const ORDINAL: &str = "apps.kubernetes.io/pod-index";
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Invariants(Arc<Mutex<State>>);
 
+/// Observed objects, and violations of the invariants.
 #[derive(Debug, Default)]
 struct State {
     pods: BTreeMap<Text, Arc<Pod>>,

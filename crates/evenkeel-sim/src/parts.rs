@@ -218,6 +218,7 @@ impl Program for CloudManager {
     }
 }
 
+/// Program of the scheduler.
 struct Scheduler {
     seed: u64,
 }

@@ -20,6 +20,7 @@ pub struct Count {
 #[derive(Debug, Clone)]
 pub struct PodWatch(Arc<Mutex<State>>);
 
+/// Observed pods, and their counts over time.
 #[derive(Debug, Default)]
 struct State {
     /// Present state of the selected pods, by UID.
@@ -28,10 +29,11 @@ struct State {
     counts: Vec<Count>,
 }
 
+/// State of a pod.
 #[derive(Debug)]
 struct PodState {
     active: bool,
-    /// Returns whether the pod is active and ready.
+    /// Whether the pod is active and ready.
     ready: bool,
 }
 

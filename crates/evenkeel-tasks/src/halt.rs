@@ -32,6 +32,7 @@ tokio::task_local! {
 #[derive(Debug, Clone, Default)]
 pub struct Halt(Arc<Mutex<State>>);
 
+/// Whether tasks are halted, and the tasks that wait.
 #[derive(Debug, Default)]
 struct State {
     halted: bool,

@@ -54,6 +54,7 @@ pub struct Tasks {
     group: Arc<Group>,
 }
 
+/// State of a task group.
 #[derive(Debug)]
 struct Group {
     token: CancellationToken,
@@ -88,12 +89,14 @@ fn next_id() -> u64 {
 /// Creates the future of a restarted task, once for each start.
 type Factory = Box<dyn FnMut() -> BoxFuture<'static, ()> + Send>;
 
+/// Running tasks of a group.
 #[derive(Debug, Default)]
 struct Running {
     /// Tasks that have not ended, by id.
     tasks: BTreeMap<u64, RunningTask>,
 }
 
+/// Task that has not ended.
 #[derive(Debug)]
 struct RunningTask {
     name: Cow<'static, str>,

@@ -49,6 +49,7 @@ pub struct Supervisor {
     inner: Arc<Inner>,
 }
 
+/// State that the clones of the supervisor share.
 #[derive(Debug)]
 struct Inner {
     /// The first failure of a task that cannot be restarted.
@@ -57,6 +58,7 @@ struct Inner {
     restarted: Mutex<BTreeMap<u64, RestartedTask>>,
 }
 
+/// Task that was restarted, with its last failure.
 #[derive(Debug)]
 struct RestartedTask {
     restarts: Restarts,

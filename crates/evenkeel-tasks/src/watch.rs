@@ -23,6 +23,7 @@ pub struct Receiver<T> {
     seen: u64,
 }
 
+/// State that the sender and the receivers share.
 struct Shared<T> {
     value: RwLock<T>,
     /// Number of changes so far. It changes while the value is locked, and is read without the lock.

@@ -42,6 +42,7 @@ pub struct Funcs {
     rules: Vec<Rule>,
 }
 
+/// Rule that decides about requests with a verb and a resource.
 struct Rule {
     verb: String,
     resource: String,

@@ -16,9 +16,10 @@ pub(crate) struct Kubelets {
     state: Arc<Mutex<State>>,
 }
 
+/// State of the simulated kubelets.
 #[derive(Default)]
 struct State {
-    /// Names of their nodes.
+    /// Names of the nodes with a kubelet.
     nodes: BTreeSet<String>,
     /// Faults of the nodes. Before the components start, only the faults of annotations.
     faults: NodeFaults,

@@ -83,6 +83,7 @@ pub(crate) fn connection() -> (ServerHandle, ServerThread) {
 #[derive(Clone)]
 pub(crate) struct ServerHandle(Arc<Mutex<Components>>);
 
+/// The components' end of the connection.
 struct Components {
     commands: Sender<Command>,
     /// Effects of each command, in the order of the commands.

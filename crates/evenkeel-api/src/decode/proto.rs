@@ -34,6 +34,7 @@ pub(crate) enum Wire {
 #[derive(Debug)]
 pub(crate) struct WireError(Box<Inner>);
 
+/// Content of the error, boxed so that a `Result` stays small.
 #[derive(Debug)]
 struct Inner {
     /// Path of the field, innermost segment first.
@@ -41,6 +42,7 @@ struct Inner {
     reason: Box<str>,
 }
 
+/// Segment of a field's path.
 #[derive(Debug)]
 enum Segment {
     Field(&'static str),

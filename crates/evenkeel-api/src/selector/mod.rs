@@ -19,6 +19,7 @@ use crate::StrMap;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Selector(State);
 
+/// State of a selector.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 enum State {
     /// An absent selector, which matches nothing.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Operator, Requirement, Selector, SelectorError};
 
+/// Token of a selector in a query string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
     /// A key, a value or a keyword.
@@ -69,6 +70,7 @@ fn expected(found: Token<'_>, expected: &str) -> SelectorError {
     SelectorError::new(format!("found '{}', expected: {expected}", found.text()))
 }
 
+/// Parser of a selector in a query string.
 struct Parser<'a> {
     rest: &'a str,
 }

@@ -130,6 +130,7 @@ pub(crate) fn parse(text: &[u8]) -> Result<Json<'_>, String> {
     }
 }
 
+/// Parser of a JSON document.
 struct Parser<'a> {
     text: &'a [u8],
     position: usize,

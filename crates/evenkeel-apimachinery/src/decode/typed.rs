@@ -178,6 +178,7 @@ fn unless_omitted(field: &Field, type_ref: TypeRef<'_>, value: Value) -> Option<
     (!is_dropped).then_some(value)
 }
 
+/// Decoder of a typed object.
 #[derive(Default)]
 struct Decoder<'s> {
     decoder: DecoderKind,

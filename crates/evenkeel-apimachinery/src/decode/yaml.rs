@@ -65,6 +65,7 @@ struct Token {
     anchor: usize,
 }
 
+/// Kind of a token of a YAML document.
 #[derive(Debug, Clone)]
 enum TokenKind {
     Scalar(Json<'static>),

@@ -15,6 +15,7 @@ pub(super) fn build(doc: &Value, metadata: TypeRef<'_>) -> Tree {
     builder.tree
 }
 
+/// Builder of the schema of a custom resource.
 struct Builder<'a> {
     tree: Tree,
     metadata: TypeRef<'a>,

@@ -118,6 +118,7 @@ fn parse_go_fields(text: &str) -> HashMap<&str, HashMap<&str, GoField<'_>>> {
     schemas
 }
 
+/// Builder of the built-in schemas.
 struct Builder<'d, 'a> {
     docs: &'d HashMap<&'a str, OpenApiSchema<'a>>,
     go_fields: HashMap<&'a str, HashMap<&'a str, GoField<'a>>>,

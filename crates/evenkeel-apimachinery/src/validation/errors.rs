@@ -14,6 +14,7 @@ pub struct Path<'a> {
     step: Step<'a>,
 }
 
+/// Step of a field's path.
 #[derive(Clone, Copy, Debug)]
 enum Step<'a> {
     Name(&'a str),

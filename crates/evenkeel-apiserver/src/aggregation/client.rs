@@ -73,6 +73,7 @@ impl Server {
     }
 }
 
+/// GET request for a document of an extension API server.
 pub(super) struct DocumentRequest<'a> {
     pub(super) path: &'a str,
     /// Value of the header `Accept`; empty sends none.

@@ -145,6 +145,7 @@ impl Auditor {
 #[derive(Clone, Default)]
 pub(crate) struct RequestAudit(Option<Arc<Inner>>);
 
+/// State of a request's audit event, which the handlers of the request share.
 struct Inner {
     auditor: Arc<Auditor>,
     state: Mutex<State>,
@@ -152,6 +153,7 @@ struct Inner {
     is_complete: AtomicBool,
 }
 
+/// Audit event of a request, while handlers add to it.
 #[derive(Default)]
 struct State {
     /// Annotations that were added before the policy was evaluated.

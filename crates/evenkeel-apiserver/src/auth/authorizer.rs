@@ -20,6 +20,7 @@ use crate::store::Store;
 /// Interval at which the configuration file is checked for changes.
 const RELOAD_PERIOD: Duration = Duration::from_secs(5);
 
+/// Options of authorization, from the flags `--authorization-…`.
 #[derive(Default)]
 pub(crate) struct AuthorizationOptions {
     /// Names of modes; none for the default, Node and RBAC.

@@ -39,6 +39,7 @@ pub(crate) struct Jws<'a> {
     signature: Vec<u8>,
 }
 
+/// Header of a signed token.
 #[derive(Deserialize)]
 struct Header {
     /// Name of the signature algorithm.

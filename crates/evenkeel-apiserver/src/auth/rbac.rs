@@ -134,6 +134,7 @@ pub(crate) struct RoleRef {
     pub(crate) name: Box<str>,
 }
 
+/// User, group or service account to which a binding grants a role.
 #[derive(Deserialize)]
 struct Subject {
     kind: Box<str>,

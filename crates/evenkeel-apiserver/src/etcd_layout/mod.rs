@@ -102,6 +102,7 @@ struct StoredKind {
     resource: Option<Arc<ResourceType>>,
 }
 
+/// Encoding of stored objects of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Encoding {
     Protobuf,

@@ -127,6 +127,7 @@ pub(super) struct QueueSet<W> {
     pub(super) stats: LevelStats,
 }
 
+/// Queue of one priority level.
 #[derive(Debug)]
 struct Queue<W> {
     waiting: VecDeque<Waiting<W>>,

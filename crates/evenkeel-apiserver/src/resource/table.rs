@@ -152,6 +152,7 @@ struct Row {
 /// Column with name, type, format and priority.
 type ColumnRow = (Arc<str>, Arc<str>, Arc<str>, i64);
 
+/// Subresource in a row of the resource table.
 #[derive(Deserialize)]
 struct SubresourceRow {
     name: Arc<str>,

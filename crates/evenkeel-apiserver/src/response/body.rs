@@ -34,6 +34,7 @@ pub struct Body {
     unwritten: Option<Unwritten>,
 }
 
+/// Content of a body.
 enum Inner {
     /// All bytes that are not sent yet; `None` after they are sent.
     Whole(Option<Bytes>),

@@ -53,6 +53,7 @@ pub(super) struct Engine {
     extent: Extent,
 }
 
+/// Open data file.
 struct OpenFile {
     database: Database,
     /// First failed operation of the file.

@@ -77,6 +77,7 @@ pub(super) trait Folder: Send + Sync {
     fn display_path(&self) -> String;
 }
 
+/// Data folder on disk.
 pub(super) struct DiskFolder(pub(super) PathBuf);
 
 impl Folder for DiskFolder {

@@ -21,6 +21,7 @@ pub(super) struct OverlayBackend {
     overlay: Mutex<Overlay>,
 }
 
+/// Changes of a file that are kept in memory.
 struct Overlay {
     /// Length of the file with the changes.
     length: u64,

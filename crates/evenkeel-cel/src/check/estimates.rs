@@ -33,6 +33,7 @@ pub(super) struct Argument<'c> {
     pub(super) size: Option<Range>,
 }
 
+/// Estimate of the cost and the result of a call.
 pub(super) struct CallEstimate {
     /// Cost of the call, without the cost of its arguments.
     pub(super) cost: Range,

@@ -160,11 +160,13 @@ impl Credentials {
     }
 }
 
+/// Response to a TokenRequest.
 #[derive(Deserialize)]
 struct TokenRequest {
     status: TokenStatus,
 }
 
+/// Status of a TokenRequest: the token, and the end of its validity.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct TokenStatus {

@@ -18,6 +18,7 @@ use std::{
 /// Value that replaces a label's value outside of the allow-list.
 const UNEXPECTED: &str = "unexpected";
 
+/// Rules of a program's metrics: stability, deprecation, and allowed label values.
 pub(super) struct Policy {
     catalog: Catalog,
     current: Version,

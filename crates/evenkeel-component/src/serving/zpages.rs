@@ -53,6 +53,7 @@ pub struct ComponentInfo {
     pub clock: Clock,
 }
 
+/// Page `/flagz`: the values of the program's flags.
 pub(super) struct Flagz {
     program: String,
     flags: BTreeMap<String, String>,
@@ -80,6 +81,7 @@ impl Structured for Flagz {
     }
 }
 
+/// Page `/statusz`: version, uptime and paths of the program.
 pub(super) struct Statusz {
     program: String,
     component: ComponentInfo,

@@ -39,12 +39,14 @@ pub(super) struct Copy {
     answers: Arc<Mutex<Answers>>,
 }
 
+/// Responses that the copy has read so far.
 #[derive(Default)]
 struct Answers {
     known: HashMap<(String, String), Answer>,
     bytes: usize,
 }
 
+/// Response of the API server to a read.
 #[derive(Debug, Clone)]
 struct Answer {
     status: StatusCode,

@@ -48,6 +48,7 @@ fn amount(metric: &Value, path: &str) -> Option<Amount> {
     get(metric, path).and_then(Value::as_str).map(|text| Amount(text.to_owned()))
 }
 
+/// Label selector with upstream's field names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Selector {
@@ -57,6 +58,7 @@ struct Selector {
     match_expressions: Vec<Requirement>,
 }
 
+/// Requirement of a label selector.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct Requirement {

@@ -85,6 +85,7 @@ pub(crate) struct Behaviors {
     valid: Arc<Mutex<Valid>>,
 }
 
+/// Valid Behaviors of the cluster.
 #[derive(Default)]
 struct Valid {
     by_name: BTreeMap<Text, Arc<Behavior>>,

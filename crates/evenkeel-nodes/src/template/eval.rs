@@ -65,6 +65,7 @@ enum Flow {
 /// Variables in scope, the last declaration of a name at the end.
 type Variables = Vec<(String, Value)>;
 
+/// Evaluates a template.
 struct Renderer<'a> {
     machine: Machine<'a>,
     templates: &'a Templates,

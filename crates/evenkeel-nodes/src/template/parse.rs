@@ -81,6 +81,7 @@ enum End {
     Else(Vec<Token>),
 }
 
+/// Parser of a template.
 struct Parser {
     pieces: std::vec::IntoIter<Piece>,
     templates: Templates,

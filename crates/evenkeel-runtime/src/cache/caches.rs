@@ -45,6 +45,7 @@ pub struct Caches {
     inner: Arc<Inner>,
 }
 
+/// State that the clones of [`Caches`] share.
 struct Inner {
     client: Client,
     clock: Clock,
@@ -64,6 +65,7 @@ struct Inner {
     state: Mutex<State>,
 }
 
+/// Caches of the program, and the task group of their reflectors.
 #[derive(Default)]
 struct State {
     entries: Vec<Entry>,
@@ -102,6 +104,7 @@ impl Scope {
     }
 }
 
+/// Cache, with the reflector that fills it.
 struct Entry {
     informer: Arc<Informer>,
     /// State that the readers share. It is dropped with the last reader of the cache.

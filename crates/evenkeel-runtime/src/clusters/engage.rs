@@ -38,6 +38,7 @@ struct Engagements {
     state: Mutex<State>,
 }
 
+/// Engaged clusters and their tasks.
 #[derive(Default)]
 struct State {
     /// Tasks of the clusters, while this process leads.

@@ -39,6 +39,7 @@ pub(super) struct Barrier {
     wake_sweep: Notify,
 }
 
+/// Writes that the caches may not show yet, and the keys that wait for them.
 #[derive(Default)]
 struct State {
     /// Writes and deletions of each key that caches may not show yet.

@@ -87,6 +87,7 @@ impl PanicSignal {
     }
 }
 
+/// State that the workers of a controller share.
 pub(super) struct Shared {
     pub(super) name: Arc<str>,
     pub(super) queue: Queue<Key>,

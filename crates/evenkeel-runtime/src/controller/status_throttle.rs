@@ -16,6 +16,7 @@ pub(super) struct StatusThrottle {
     recent: Mutex<RecentWrites>,
 }
 
+/// Recent writes of statuses, by key.
 #[derive(Debug, Default)]
 struct RecentWrites {
     /// Time of the last write of each key.

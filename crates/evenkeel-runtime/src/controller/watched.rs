@@ -63,6 +63,7 @@ impl Subscribed {
 /// Looks up an object by namespace and name.
 pub(super) type Find = dyn Fn(&str, &str) -> Option<CachedObject> + Send + Sync;
 
+/// State of an object in a cache.
 pub(super) struct CachedObject {
     pub(super) uid: Arc<str>,
     pub(super) is_being_deleted: bool,

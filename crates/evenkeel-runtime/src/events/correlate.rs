@@ -46,12 +46,14 @@ pub(super) struct EventCorrelator {
     spam_records: Lru<u64, SpamRecord>,
 }
 
+/// Recent similar events, which are aggregated. Upstream: `aggregateRecord`.
 struct AggregateRecord {
     /// Hashes of the different messages.
     messages: Vec<u64>,
     last: Timestamp,
 }
 
+/// Recorded event whose count is increased. Upstream: `eventLog`.
 #[derive(Clone)]
 struct EventLog {
     name: String,
@@ -59,6 +61,7 @@ struct EventLog {
     count: u32,
 }
 
+/// Rate limit of the events about one object. Upstream: `spamRecord`.
 struct SpamRecord {
     /// Time at which the token bucket would be full again.
     full_at: Instant,

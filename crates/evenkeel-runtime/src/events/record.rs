@@ -25,6 +25,7 @@ pub struct EventRecorder {
     shared: Arc<Shared>,
 }
 
+/// State that the clones of the recorder share.
 struct Shared {
     component: String,
     client: Client,

@@ -42,6 +42,7 @@ impl CachedEvent {
     }
 }
 
+/// Key of a series: equal events belong to one series. Upstream: `eventKey`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct EventKey {
     warning: bool,

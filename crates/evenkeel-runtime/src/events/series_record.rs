@@ -47,6 +47,7 @@ pub struct SeriesEventRecorder {
     shared: Arc<Shared>,
 }
 
+/// Event that waits for the writer task.
 struct QueuedEvent {
     event: EventRecord,
     action: &'static str,
@@ -56,6 +57,7 @@ struct QueuedEvent {
     once: bool,
 }
 
+/// State that the clones of the recorder share.
 struct Shared {
     controller: String,
     instance: String,

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 const MAX_ATTEMPTS_PER_EVENT: u32 = 12;
 const SLEEP_DURATION: Duration = Duration::from_secs(10);
 
+/// Write of an Event.
 pub(super) struct EventWrite<'a> {
     pub(super) kind: &'a Kind,
     pub(super) regarding: &'a Target,

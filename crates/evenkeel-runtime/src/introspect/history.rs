@@ -173,6 +173,7 @@ pub struct History {
     of_all: bool,
 }
 
+/// Recent passes and errors of a controller.
 #[derive(Debug, Default)]
 struct State {
     /// Last pass by key.

@@ -57,6 +57,7 @@ pub struct Introspection {
     inner: Arc<Inner>,
 }
 
+/// State that the clones of [`Introspection`] share.
 struct Inner {
     caches: Caches,
     clock: Clock,

@@ -51,6 +51,7 @@ pub(super) struct SendTime {
     pub(super) wall: Timestamp,
 }
 
+/// State of an elector: the observed lease record, and the times that limit this process's term.
 #[derive(Debug)]
 pub(super) struct ElectorState {
     identity: String,

@@ -58,6 +58,7 @@ pub struct Metrics {
     pprof: bool,
 }
 
+/// Security of a port.
 #[derive(Debug, Clone)]
 enum Security {
     Plain,

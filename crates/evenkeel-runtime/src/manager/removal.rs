@@ -18,6 +18,7 @@ pub(crate) struct Removal {
     inner: Arc<Inner>,
 }
 
+/// State that the clones of the handle share.
 struct Inner {
     state: Mutex<State>,
     caches: Caches,
@@ -25,6 +26,7 @@ struct Inner {
     ended: Latch,
 }
 
+/// State of a controller that can be removed.
 enum State {
     /// The controller has not started.
     Waiting(Box<Controller>),

@@ -91,6 +91,7 @@ type Work = Box<
     dyn FnOnce(RunContext) -> BoxFuture<'static, Result<(), Box<dyn Error + Send + Sync>>> + Send,
 >;
 
+/// Work that the manager runs, with its group and name.
 pub(super) struct Runnable {
     pub(super) group: RunnableGroup,
     pub(super) name: String,

@@ -13,6 +13,7 @@ pub(super) struct Runnables {
     added: Notify,
 }
 
+/// Runnables by state: waiting for the start of their group, or started.
 #[derive(Default)]
 struct State {
     waiting: Vec<Runnable>,

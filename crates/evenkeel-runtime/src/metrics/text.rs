@@ -35,6 +35,7 @@ pub(super) fn encode(families: &[MetricFamily], dialect: Dialect) -> String {
     writer.out
 }
 
+/// Writer of a metrics response.
 struct Writer {
     out: String,
     dialect: Dialect,

@@ -68,6 +68,7 @@ impl NotSynced {
 #[derive(Clone, Default)]
 pub(super) struct Postponed(Arc<State>);
 
+/// Keys that wait for caches that have not synced.
 #[derive(Default)]
 struct State {
     controller: OnceLock<LateWatches>,

@@ -10,6 +10,7 @@ use std::{
 };
 use tokio::time::Instant;
 
+/// State of a queue.
 pub(super) struct State<K> {
     waiting: FastMap<K, Waiting>,
     /// Waiting keys in the order of their processing.
@@ -25,12 +26,14 @@ pub(super) struct State<K> {
     shut_down: bool,
 }
 
+/// Key that waits for a worker.
 struct Waiting {
     priority: Priority,
     sequence: u64,
     since: Instant,
 }
 
+/// Key that a worker processes.
 struct Running {
     priority: Priority,
     since: Instant,
@@ -38,6 +41,7 @@ struct Running {
     again: Option<(Priority, Instant)>,
 }
 
+/// Key that is added after a delay.
 struct Delayed {
     at: Instant,
     sequence: u64,

@@ -17,6 +17,7 @@ use percent_encoding::percent_decode_str;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use std::{collections::BTreeMap, time::Duration};
 
+/// Result of one authenticator.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AuthenticatorResult {
     /// The credentials belong to this user.

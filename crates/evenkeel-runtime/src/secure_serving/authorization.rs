@@ -45,6 +45,7 @@ impl AlwaysAllowPaths {
     }
 }
 
+/// Result of the authorization of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum AuthorizationResult {
     Allowed,

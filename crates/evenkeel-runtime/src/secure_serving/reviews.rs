@@ -64,11 +64,13 @@ pub struct ReviewClient {
 /// Results of reviews, each with the time when it expires.
 type ReviewCache<K, V> = HashMap<K, (V, Timestamp)>;
 
+/// Response to a TokenReview or a SubjectAccessReview.
 #[derive(Deserialize)]
 struct Review<S> {
     status: S,
 }
 
+/// Status of a TokenReview.
 #[derive(Deserialize)]
 struct TokenStatus {
     #[serde(default)]
@@ -79,6 +81,7 @@ struct TokenStatus {
     error: String,
 }
 
+/// User in the status of a TokenReview.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct TokenUser {

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Clone)]
 pub struct Shards(Arc<Inner>);
 
+/// State that the clones of the shards share.
 struct Inner {
     sharding: Sharding,
     clock: Clock,

@@ -125,6 +125,7 @@ pub struct WebhookServer {
     shared: Arc<Shared>,
 }
 
+/// State that the webhook server and its listener share.
 #[derive(Default)]
 struct Shared {
     routes: Routes,

@@ -120,6 +120,7 @@ where
     Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
+/// AdmissionReview or ConversionReview with its request.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Review<R> {

@@ -148,6 +148,7 @@ impl Faults {
 #[derive(Debug, Default)]
 pub(super) struct ArmedFaults(Mutex<State>);
 
+/// Armed faults, and the writes since then.
 #[derive(Debug, Default)]
 struct State {
     faults: Faults,

@@ -107,6 +107,7 @@ pub struct Log {
     state: Arc<Mutex<State>>,
 }
 
+/// Recorded writes.
 #[derive(Debug)]
 struct State {
     writes: Vec<Write>,

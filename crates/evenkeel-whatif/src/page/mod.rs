@@ -43,6 +43,7 @@ pub struct Page<'a> {
     pub comparison: Option<&'a Comparison>,
 }
 
+/// Data of the report's page.
 #[derive(Template)]
 #[template(path = "page.html")]
 struct PageTemplate<'a> {

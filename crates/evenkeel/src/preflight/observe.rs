@@ -58,6 +58,7 @@ pub(super) struct ObservedProgram {
 /// Response of the API server, or the error.
 pub(super) type Answer<T> = Result<T, String>;
 
+/// State of a leader election lease.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct LeaseState {
     /// Identity of the leader. Empty after a release.

@@ -37,6 +37,7 @@ pub(crate) struct TimeThread {
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterTime(Arc<Shared>);
 
+/// State that the thread with the cluster's time shares with the server.
 #[derive(Debug)]
 struct Shared {
     start: Timestamp,

@@ -27,6 +27,7 @@ pub(super) struct Progress {
     state: Mutex<StartState>,
 }
 
+/// Progress of the start of a cluster.
 struct StartState {
     record: Record,
     /// Waits of the current stage.

@@ -23,6 +23,7 @@ pub(super) struct Remote {
     pub(super) ca: Option<String>,
 }
 
+/// Response of `/version`.
 #[derive(Deserialize)]
 struct Version {
     #[serde(rename = "gitVersion")]

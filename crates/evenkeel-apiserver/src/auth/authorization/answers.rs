@@ -18,6 +18,7 @@ const MAX_QUESTIONS: usize = 256;
 #[derive(Default)]
 pub(crate) struct Answers(Mutex<State>);
 
+/// Webhooks' decisions so far, and the reviews that are still open.
 #[derive(Default)]
 struct State {
     /// Decisions by webhook and the review's `spec` in JSON.

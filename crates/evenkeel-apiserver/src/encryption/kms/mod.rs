@@ -67,6 +67,7 @@ pub(crate) struct Kms {
     state: Mutex<State>,
 }
 
+/// State of the KMS provider, which requests and the poll share.
 #[derive(Default)]
 struct State {
     /// Seed that encrypts new values; `None` until the plugin has encrypted one.

@@ -15,6 +15,7 @@ use crate::store::transaction::{Expect, Op, Transaction, WriteError};
 /// Maximum number of operations of one transaction: etcd accepts 128 by default (`--max-txn-ops`).
 const MAX_OPS: usize = 100;
 
+/// Write of one key in a transaction of etcd.
 struct KeyWrite {
     resource_prefix: ResourcePrefix,
     key: Box<str>,

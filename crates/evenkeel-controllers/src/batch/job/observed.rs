@@ -90,6 +90,7 @@ impl Uncounted {
     }
 }
 
+/// Finished indexes of an Indexed Job.
 #[derive(Debug)]
 pub(super) struct IndexCounts {
     /// Indexes in `status.completedIndexes`.

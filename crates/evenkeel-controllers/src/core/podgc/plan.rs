@@ -60,6 +60,7 @@ pub(super) fn keys(pod: &Pod, key: &mut dyn FnMut(&str)) {
     }
 }
 
+/// Pod to delete, with the reason.
 struct PodToDelete {
     pod: Arc<Pod>,
     /// Label `reason` in metrics.

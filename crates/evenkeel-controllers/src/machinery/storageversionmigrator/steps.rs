@@ -25,6 +25,7 @@ const FAKE_NAMESPACE: &str = "@fake:svm_ns!";
 /// Maximum number of attempts to update a definition. Conflicts are retried.
 const MAX_UPDATE_ATTEMPTS: usize = 5;
 
+/// Migrations of one resource.
 pub(super) struct ResourceMigrations {
     /// Name of the CustomResourceDefinition, if the resource is a custom resource.
     pub(super) definition: String,

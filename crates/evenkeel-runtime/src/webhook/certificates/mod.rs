@@ -61,6 +61,7 @@ pub enum CertificateError {
 #[derive(Debug, Clone)]
 pub struct Certificates(Kind);
 
+/// Source of the certificates.
 #[derive(Debug, Clone)]
 enum Kind {
     Files { certificate: PathBuf, key: PathBuf },

@@ -60,6 +60,7 @@ pub(super) struct FilterResults {
     variants: HashMap<NeedsDevices, Arc<Variant>>,
 }
 
+/// Allocations that Filter computed for one node.
 struct NodeAllocation {
     /// Allocations of the claims without an allocation, in their order, then the allocation of `extended_claim`.
     allocations: Vec<Allocation>,

@@ -168,6 +168,7 @@ pub(super) fn create_body(claim: &ResourceClaim) -> Value {
     })
 }
 
+/// Container of a pod, in the order in which containers start.
 struct PodContainer<'a> {
     container: &'a Container,
     /// Whether the container ends before the next one starts. True for init containers except sidecars.

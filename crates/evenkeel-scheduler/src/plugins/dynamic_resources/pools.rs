@@ -21,6 +21,7 @@ pub(super) struct Pool<'a> {
     pub(super) counters: BTreeMap<&'a str, &'a CounterSet>,
 }
 
+/// State of a resource pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PoolState {
     /// All slices of the newest generation exist and are consistent.

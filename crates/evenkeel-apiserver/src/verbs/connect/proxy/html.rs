@@ -162,6 +162,7 @@ struct Attribute<'a> {
     end: usize,
 }
 
+/// Value of an attribute in a tag.
 struct AttributeValue<'a> {
     /// Range of the value in the tag, with its quotes.
     range: Range<usize>,
