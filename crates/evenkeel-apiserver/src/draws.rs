@@ -24,8 +24,9 @@ pub(crate) enum Use {
     TokenVolume,
 }
 
-/// Identity of a new object before it has a UID, and perhaps before it has a name: its resource, namespace, name and
-/// `generateName`, and kind and name of its controller. The pods of one ReplicaSet have the same origin.
+/// Identity of a new object before it has a UID, and perhaps before it has a name. It consists of the resource,
+/// namespace, name and `generateName`, and of the kind and name of its controller. The pods of one ReplicaSet have the
+/// same origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Origin(u64);
 

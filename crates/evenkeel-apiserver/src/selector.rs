@@ -149,9 +149,9 @@ impl Selectors {
         shards.is_none_or(|shards| shards.contains(entry.shard_hash(shards.field())))
     }
 
-    /// Returns the smallest known scope that contains every selected object: the object if its name is required, else
-    /// the objects of all namespaces with a required value of an indexed field, else the objects in `namespace` (empty:
-    /// all namespaces).
+    /// Returns the smallest known scope that contains every selected object. If the selector requires a name, this is
+    /// the object. If it requires a value of an indexed field, these are the objects of all namespaces with this value.
+    /// Otherwise, these are the objects in `namespace` (empty: all namespaces).
     pub(crate) fn scope(&self, resource: &ResourceType, namespace: &str) -> Scope {
         let first_equal = |matches: fn(&Field) -> bool| {
             let mut requirements = self.fields.iter();

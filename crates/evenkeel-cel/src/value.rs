@@ -86,8 +86,8 @@ pub enum Val<'a> {
     Authorization(Rc<Authorization<'a>>),
     /// The variable `variables` of a policy, with the number of its fields that the expression can use.
     Variables(usize),
-    /// An error that only counts once an expression uses the value: in the accumulator of `all` or `exists`, in a
-    /// variable of `cel.bind`, or of an invalid `byte` field.
+    /// An error that only takes effect once an expression uses the value. It is in the accumulator of `all` or
+    /// `exists`, in a variable of `cel.bind`, or in an invalid `byte` field.
     Failed(Rc<str>),
 }
 

@@ -1,5 +1,6 @@
-//! The console of a running cluster in the browser: nodes as a heat map, controllers, plots, objects with the next actions of
-//! their controllers, and why a pod is pending. The server renders the pages; a small script keeps them current.
+//! The console of a running cluster in the browser. It shows nodes as a heat map, controllers, plots, objects with the
+//! next actions of their controllers, and the reasons why a pod is pending. The server renders the pages; a small
+//! script keeps them current.
 //!
 //! `evenkeel up` serves it on 127.0.0.1. The URL's token authenticates the cluster's administrator, whose pages the process's
 //! own client reads. Other users log in with a bearer token of the API. The console sends their requests with that token, and

@@ -5,7 +5,7 @@ use evenkeel_api::{Meta, StrMap, View};
 use evenkeel_runtime::plan::{Action, OnError, Patch, PatchType, Target};
 use std::sync::Arc;
 
-/// Status codes of a release patch that count as success. The API server answers 422 if the child lacks the owner
+/// Status codes of a release patch that count as success. The API server responds with 422 if the child lacks the owner
 /// reference, or if an object with another uid has its name.
 const NOTHING_TO_RELEASE: &[u16] = &[422];
 

@@ -1,6 +1,6 @@
-//! Explains the state of an object: the causes in its own fields and events and in those of its dependents, the observations,
-//! next actions and waits of their controllers, and the scheduler's evaluation of a pod. It only reads. `evenkeel explain`
-//! prints an explanation, and the console shows it.
+//! Explains the state of an object: the causes in the fields and events of the object and its dependents; the
+//! observations, next actions and waits of their controllers; and the scheduler's evaluation of a pod. It only reads.
+//! `evenkeel explain` prints an explanation, and the console shows it.
 
 mod cause;
 mod causes;

@@ -1,4 +1,4 @@
-//! Fuzz targets for connections that are no HTTP any more.
+//! Fuzz targets for connections after their upgrade from HTTP.
 
 /// Frames of SPDY: any bytes are frames or refused, and frames are encoded as they were.
 pub(crate) fn spdy_frames(data: &[u8]) {

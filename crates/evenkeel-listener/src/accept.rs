@@ -17,7 +17,7 @@ const INITIAL_BACKOFF: Duration = Duration::from_millis(5);
 const MAX_BACKOFF: Duration = Duration::from_secs(1);
 /// Minimum interval between log messages about refused connections.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// Interval of TCP keep-alive probes, as upstream's.
+/// Interval of TCP keep-alive probes, the same as upstream.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(3 * 60);
 
 /// An accepted connection and its slot within the limits.

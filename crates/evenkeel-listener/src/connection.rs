@@ -23,9 +23,9 @@ use crate::abort::{Stream, StreamExecutor};
 use crate::activity::{Activity, CountedBody, CountedService, RecordedIo};
 use crate::watchdog::{CHECK_INTERVAL, Verdict, Watchdog};
 
-/// Default number of concurrent streams of an HTTP/2 connection, as upstream's.
+/// Default number of concurrent streams of an HTTP/2 connection, the same as upstream.
 const DEFAULT_STREAMS: u32 = 100;
-/// HTTP/2 flow control window of a stream, in bytes, as upstream's.
+/// HTTP/2 flow control window of a stream, in bytes, the same as upstream.
 const STREAM_WINDOW: u32 = 256 * 1024;
 /// HTTP/2 flow control window of a connection, in bytes. Upstream's is 25 MiB.
 const CONNECTION_WINDOW: u32 = 4 * 1024 * 1024;

@@ -124,8 +124,8 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the health of the node, and the patch of its conditions if they differ from it: the health has changed
-    /// since the report of `reported`, or another writer has marked the node not ready.
+    /// Returns the health of the node. Also returns a patch of its conditions if they differ from this health: it has
+    /// changed since the report `reported`, or another writer has marked the node not ready.
     fn health_patch(
         &self,
         options: &NodeOptions,

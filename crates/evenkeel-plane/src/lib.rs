@@ -250,9 +250,9 @@ impl Plane {
         })
     }
 
-    /// Connects an API server in this process with the components: it serves `metrics.k8s.io` for the nodes, returns
-    /// logs from them, executes commands and connects to ports there, and lists the scheduler and the controllers in
-    /// `componentstatuses`.
+    /// Connects an API server in this process with the components. The server then serves `metrics.k8s.io` for the
+    /// nodes, returns logs of their pods, executes commands in them and connects to their ports. It lists the scheduler
+    /// and the controllers in `componentstatuses`.
     ///
     /// # Errors
     /// Fails if the server cannot register `metrics.k8s.io`.

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// `Accept` header of a request for aggregated discovery. An older server answers with an unaggregated document.
+/// `Accept` header of a request for aggregated discovery. An older server responds with an unaggregated document.
 const ACCEPT_AGGREGATED: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList, application/json;q=0.9";
 

@@ -119,7 +119,7 @@ impl Script {
 
 type Chunks = stream::BoxStream<'static, Result<Frame<Bytes>, io::Error>>;
 
-/// Converts a scripted answer to an HTTP response that streams its chunks.
+/// Converts a scripted response to an HTTP response that streams its chunks.
 fn respond(answer: Answer) -> Response<StreamBody<Chunks>> {
     let chunks = stream::iter(answer.chunks.into_iter().map(|chunk| Ok(Frame::data(chunk.into()))));
     let chunks: Chunks = match answer.tail {

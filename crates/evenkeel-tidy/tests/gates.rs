@@ -1,5 +1,6 @@
-//! The table of feature gates says what each one does in each program (`evenkeel-component/data/gate-effects.tsv`). A gate
-//! with an effect in a program is read there by its name, in code that is no test; and what is read has an effect.
+//! The table of feature gates (`evenkeel-component/data/gate-effects.tsv`) has the effect of each gate in each program.
+//! If a gate has an effect in a program, the production code of this program reads the gate by its name, and vice
+//! versa.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +65,7 @@ enum Read {
     Constant(String),
 }
 
-/// Adds what the code of a crate reads, and the constants that it declares.
+/// Adds the gates and constants that the code of a crate reads, and the constants that it declares.
 fn scan(
     crate_name: &str,
     text: &str,

@@ -1,4 +1,4 @@
-//! Links in Markdown lead to existing files and headings, and messages on the troubleshooting page occur in the code.
+//! Links in Markdown refer to existing files and headings, and messages on the troubleshooting page occur in the code.
 
 use std::{
     fs,

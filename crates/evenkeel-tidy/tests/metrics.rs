@@ -1,6 +1,6 @@
-//! Metrics that a program registers are in the table of a program's metrics (`data/metrics.tsv`), with upstream's labels: a
-//! metric without a row there has no stability, and flags that hide metrics do not know it. The tables are recorded from
-//! upstream's sources and programs (`tests/upstream/record`).
+//! Every metric that a program registers is in the program's table of metrics (`data/metrics.tsv`), with upstream's
+//! labels. A metric without a row has no stability level, and the flags that hide metrics do not apply to it. The
+//! tables are recorded from upstream's sources and programs (`tests/upstream/record`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Comments name functions and types of other modules as plain text, which no compiler checks: a path in backticks such as
-//! `plan::outcome` must lead to code that contains the name.
+//! Comments name functions and types of other modules as plain text, which no compiler checks: a path in backticks such
+//! as `plan::outcome` must refer to code that contains the name.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

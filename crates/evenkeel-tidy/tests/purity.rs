@@ -1,5 +1,5 @@
-//! Decisions are pure: outside the wiring, no file of a deciding folder does I/O, reads a clock, locks, spawns, counts, logs or
-//! remembers.
+//! Decisions are pure: outside the wiring, no file of a folder with decisions does I/O, reads a clock, takes a lock,
+//! spawns, counts, logs or memoizes.
 
 use std::path::{Path, PathBuf};
 

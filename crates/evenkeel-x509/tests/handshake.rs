@@ -1,4 +1,4 @@
-//! Which certificates are believed, found out by handshakes over sockets, with both versions of TLS.
+//! Tests which certificates are trusted, by handshakes over sockets with both versions of TLS.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -188,7 +188,7 @@ async fn a_root_is_refused_for_what_it_says_of_itself() {
         "x509: cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"
     );
 
-    // Extensions that nobody handles, and that must be.
+    // A critical extension that the verifier does not handle is an error.
     let strange = Identity::own(|params| {
         let mut extension = rcgen::CustomExtension::from_oid_content(&[1, 2, 3, 4], vec![5, 0]);
         extension.set_criticality(true);
@@ -330,7 +330,7 @@ async fn a_client_may_show_a_root() {
     assert_eq!(come(&server, &[&server]).await.unwrap_err(), incompatible);
     let expired = Identity::own(|params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
     assert!(come(&expired, &[&expired]).await.is_err());
-    // Names are nobody's concern here.
+    // The server does not check the names in a client certificate.
     let nameless = Identity::own(|params| params.subject_alt_names.clear());
     assert_eq!(come(&nameless, &[&nameless]).await, Ok(()));
     let signed = Identity::by(&own, |params| params.is_ca = IsCa::NoCa);

@@ -39,7 +39,7 @@ fn the_operator_survives_a_fault_at_any_write() {
             user.settle().await;
             let status = policies.get("teams").await?.status.expect("a status");
             assert!(conditions::is_true(&status.conditions, "Compliant"));
-            // A kind that nobody serves.
+            // A kind that the server does not serve.
             let other = Patch::Merge(json!({"spec": {"target": {"kind": "Widget"}}}));
             policies.patch("teams", &PatchParams::default(), &other).await?;
             user.settle().await;

@@ -1,4 +1,4 @@
-//! What the crate promises, by tables of upstream's known cases and by properties.
+//! Tests of the crate's public behavior: tables of upstream's known cases, and properties.
 
 #![expect(clippy::unwrap_used, reason = "the whole binary is tests")]
 

@@ -1,4 +1,4 @@
-//! What upstream's server (v1.37) really sends: one config map `a`, read in each form and encoding.
+//! Decodes recorded responses of upstream's server (v1.37): one ConfigMap `a`, read in each form and encoding.
 
 use bytes::Bytes;
 use evenkeel_api::{
@@ -92,7 +92,8 @@ fn error_status() {
     }
 }
 
-/// A deletion that is complete is answered with a Status, whatever was asked for: it reads as an object without a name.
+/// The server responds to a complete deletion with a Status, even if the client requested metadata only. The Status
+/// decodes as an object without a name.
 #[test]
 fn status_of_a_deletion() {
     for encoding in BOTH {

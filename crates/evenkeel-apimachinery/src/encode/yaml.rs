@@ -183,8 +183,8 @@ fn leaf(value: &Value) -> String {
     }
 }
 
-/// Encodes a string: without quotes if YAML parses the result as a string, in double ones if it parses it as another
-/// type, in single ones if the characters have a meaning.
+/// Encodes a string. The result has no quotes if YAML parses it as a string, double quotes if YAML would parse it as
+/// another type, and single quotes if its characters have a meaning in YAML.
 ///
 /// Upstream: `encoder.stringv`.
 fn scalar(text: &str) -> String {

@@ -20,9 +20,10 @@ pub(super) const MAX_OPERATIONS: usize = 10_000;
 /// Upstream: `AccumulatedCopySizeLimit` of json-patch.
 const MAX_COPIED_BYTES: usize = 3 * 1024 * 1024;
 
-/// Maximum number of values that the operations of one patch may touch beyond those they name: items of a list that make
-/// room or close a gap, and values below one that moves deeper. Without it, moves at the front of a long list would take a
-/// minute. It is far above the work of any patch of a useful object: an object has at most 1.5 MiB.
+/// Maximum number of values that the operations of one patch may touch in addition to the values that they name. Such
+/// values are list items that shift after an insertion or a removal, and values below a value that moves deeper.
+/// Without it, moves at the front of a long list would take a minute. It is far above the work of any patch of a useful
+/// object: an object has at most 1.5 MiB.
 const MAX_TOUCHED_VALUES: usize = 20_000_000;
 
 /// Reason why a patch was rejected.

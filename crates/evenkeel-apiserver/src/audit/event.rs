@@ -334,8 +334,8 @@ fn user_agent(header: &str) -> String {
     format!("{}...TRUNCATED", &header[..end.unwrap_or_default()])
 }
 
-/// Returns the IP addresses that a request came from: the addresses in `X-Forwarded-For`, the address in `X-Real-Ip`
-/// unless it is among them, and the address of the connection unless it is already the last one.
+/// Returns the source IP addresses of a request: the addresses in `X-Forwarded-For`, then the address in `X-Real-Ip`
+/// unless it is among them, then the address of the connection unless it is the last one already.
 ///
 /// Upstream: `SourceIPs` of `apimachinery/pkg/util/net`.
 fn source_ips(headers: &HeaderMap, remote: Option<IpAddr>) -> Vec<String> {

@@ -15,7 +15,7 @@ use evenkeel_apiextensions::conversion::ConversionWebhook;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::value::text;
 
-/// Timeout of a conversion webhook in seconds, as upstream's.
+/// Timeout of a conversion webhook in seconds, the same as upstream.
 const TIMEOUT_SECONDS: i64 = 30;
 /// Maximum number of objects in one call of the webhook.
 const MAX_OBJECTS_PER_CALL: usize = 100;

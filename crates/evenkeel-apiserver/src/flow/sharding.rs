@@ -4,7 +4,7 @@
 const MAX_HASH_BITS: f64 = 60.0;
 /// Maximum size of a hand that fits in [`MAX_HASH_BITS`].
 const MAX_HAND: usize = 15;
-/// Maximum number of queues, as upstream.
+/// Maximum number of queues. Upstream has the same limit.
 const MAX_DECK: usize = 1 << 26;
 
 /// Dealer of hands of queues by a flow's hash.
@@ -55,9 +55,9 @@ impl Dealer {
             *card = (hash % remaining) as usize;
             hash /= remaining;
         }
-        // Each remainder is an index into the cards that remained at its deal. To turn it into a card of the whole deck,
-        // undo the earlier deals, the latest first: a deal removed a card from its remaining ones, so each index that is
-        // not lower than the remainder of that deal rises by one.
+        // Each remainder is an index into the cards that remained at its deal. To convert it to an index in the whole
+        // deck, undo the earlier deals, the latest first. Each deal removed a card, so every index that is not lower
+        // than the index of the removed card increases by one.
         let remainders = cards;
         for (dealt, card) in cards.iter_mut().enumerate().take(self.hand_size) {
             for earlier in remainders[..dealt].iter().rev() {

@@ -82,8 +82,8 @@ const STATUS_WITHOUT_TABLE: [&str; 7] = [
     "resourcepoolstatusrequests",
 ];
 
-/// Returns whether a resource or its subresource can be shown as a Table. Some subresources cannot, though their
-/// answers are objects that can.
+/// Returns whether a resource or its subresource can be shown as a Table. Some subresources cannot, although their
+/// responses are objects of kinds that can.
 ///
 /// Upstream: the types of subresources that are no `TableConvertor`, such as `EphemeralContainersREST`.
 pub(super) fn has_table(resource: &ResourceType, subresource: &str) -> bool {

@@ -169,7 +169,8 @@ async fn watches_keep_a_bounded_history() {
     assert!(server.api.store.held_by_events() > crate::store::MAX_BYTES / 2);
 }
 
-/// A store at its limit refuses what would make it larger, says which flag permits more, and recovers by deletions.
+/// A store at its size limit refuses writes that would make it larger, names the flag that raises the limit, and
+/// recovers after deletions.
 #[tokio::test]
 async fn objects_beyond_the_quota_are_refused_until_others_are_deleted() {
     let server = Server::builder().quota_backend_bytes(2 << 20).build().await.expect("a server");

@@ -223,7 +223,7 @@ async fn ask(connection: &mut Connection, id: &str, sent: &Sent) -> u16 {
     connection.send(request).await.code
 }
 
-/// Makes policies with annotations, and webhooks that nobody serves; waits until all of them take effect.
+/// Creates policies with annotations, and webhooks without a server, and waits until all of them take effect.
 async fn admission(connection: &mut Connection) {
     let group = "/apis/admissionregistration.k8s.io/v1";
     let rules = json!([{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]);

@@ -1,5 +1,5 @@
-//! Calls with extreme arguments: an expression comes from outside, and may neither panic nor take more than it pays
-//! for.
+//! Calls with extreme arguments. Expressions are untrusted: no call may panic, or use more time or memory than its cost
+//! covers.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -67,8 +67,8 @@ static EFFECTS: LazyLock<BTreeMap<&'static str, GateEffects>> = LazyLock::new(||
 });
 
 impl FeatureGates {
-    /// Returns a warning for each gate that was set to a value without its effect in the program. A value that the
-    /// program behaves by anyway, or the default, needs no warning.
+    /// Returns a warning for each gate that was set to a value without its effect in the program. A value that matches
+    /// the program's behavior, or the default, needs no warning.
     pub fn warnings(&self, program: Program) -> Vec<String> {
         let warning = |(name, value): (&&'static str, &bool)| {
             let GateEffects { effects, why } = EFFECTS.get(*name)?;

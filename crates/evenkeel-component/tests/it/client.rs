@@ -51,7 +51,7 @@ impl Ca {
     }
 }
 
-/// An answer.
+/// Response of the server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -1,4 +1,4 @@
-//! What goes beyond one module.
+//! Tests that span several modules.
 #![expect(clippy::unwrap_used, reason = "a test that lacks what it needs has failed")]
 
 mod client;

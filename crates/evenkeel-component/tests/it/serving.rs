@@ -101,7 +101,7 @@ async fn what_the_cluster_says_counts_from_then_on() {
     let new = new_ca.sign("alice", "");
     until(program.address, &old, 404).await;
     until(program.address, &new, 401).await;
-    // On a persistent connection, each request is authenticated anew.
+    // On a persistent connection, the server authenticates each request again.
     let mut stays = connect(program.address, "localhost", Some(&old)).await;
     assert!(ask(&mut stays).await.starts_with("HTTP/1.1 404 "));
     world.believe(&new_ca).await;

@@ -31,7 +31,7 @@ use std::{
 };
 use tokio_util::sync::CancellationToken;
 
-/// Buckets of `informer_processing_latency_seconds`, as upstream's.
+/// Buckets of `informer_processing_latency_seconds`, the same as upstream.
 const PROCESSING_LATENCY_BUCKETS: &[f64] =
     &[0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 

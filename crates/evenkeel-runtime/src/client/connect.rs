@@ -326,8 +326,8 @@ fn kubeconfig_text(error: &KubeconfigError) -> String {
 /// It uses HTTP/2 if the server supports it, so that many concurrent writes and watches share one connection, one TLS
 /// session and few system calls. It opens another connection for every 90 concurrent requests. Otherwise it uses
 /// HTTP/1.1 with a pool. It does not compress: on a cluster's network, compression costs both sides more than it saves.
-/// It closes a connection that answers no pings for 45 s. The configuration determines the proxy, or else the
-/// environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
+/// It closes a connection whose server responds to no ping for 45 s. The configuration determines the proxy, or else
+/// the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `NO_PROXY`).
 ///
 /// Call it inside the tokio runtime that the transport will run in.
 ///

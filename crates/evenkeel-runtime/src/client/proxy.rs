@@ -485,7 +485,7 @@ mod tests {
         Connector::new(http, Some(proxy), tls)
     }
 
-    /// Sends `hello` and returns what comes back.
+    /// Sends `hello` and returns the echoed bytes.
     async fn echo(connected: ProxyStream) -> String {
         let MaybeHttpsStream::Http(stream) = connected.stream else { panic!("TLS to the proxy") };
         let mut stream = stream.into_inner();

@@ -173,7 +173,7 @@ mod tests {
         net::TcpListener,
     };
 
-    /// Starts a server that answers each request with its name.
+    /// Starts a server that responds to each request with its name.
     async fn server(tasks: &crate::tasks::Tasks, name: &'static str) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -188,7 +188,7 @@ impl Shared {
     }
 }
 
-/// Reads the body and calls the handler of the path. A panic of the handler is answered with status 500.
+/// Reads the body and calls the handler of the path. If the handler panics, the server responds with status 500.
 async fn route(
     routes: &Routes,
     mut parts: http::request::Parts,

@@ -24,10 +24,11 @@
 //!
 //! # Guarantees
 //!
-//! Two processes never work on the same key at the same time: all writes of one process are sent before the first pass of the
-//! other. A request may still arrive after later requests; a resourceVersion as precondition then makes the server refuse it.
-//! The conditions are those of [leader election](crate::leaderelection): the fastest clock runs less than `lease_duration /
-//! renew_deadline` times (1.5 by default) as fast as the slowest, identities are unique, and no other client writes the Leases.
+//! Two processes never work on the same key at the same time: all writes of one process are sent before the first pass
+//! of the other. A request may still arrive after later requests; a resourceVersion as precondition then makes the
+//! server refuse it. The conditions are the same as for [leader election](crate::leaderelection): the fastest clock
+//! runs less than `lease_duration / renew_deadline` times (1.5 by default) as fast as the slowest, identities are
+//! unique, and no other client writes the Leases.
 //!
 //! Without further faults, a shard whose holder crashed is served again after the lease duration and a few requests. A shard
 //! whose holder releases it is served again about a second after the running passes have ended.

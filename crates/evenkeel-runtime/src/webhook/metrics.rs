@@ -79,7 +79,7 @@ impl Metrics {
         InFlight(gauge)
     }
 
-    /// Counts an answered request.
+    /// Counts a completed request.
     pub(super) fn record_response(&self, path: &str, code: http::StatusCode, seconds: f64) {
         self.requests.with_label_values(&[path, code.as_str()]).inc();
         self.latency.with_label_values(&[path]).observe(seconds);

@@ -276,7 +276,7 @@ struct Leaders {
     longest: Duration,
     /// The last step of each leader's work, and the time when it was observed.
     steps: BTreeMap<usize, (u64, Instant)>,
-    /// Since when nobody leads.
+    /// Time since which no process leads.
     vacant: Instant,
 }
 

@@ -403,7 +403,7 @@ fn resources_of_whole_pods_count_with_their_feature_gates() {
         core.add_or_update_pod(&pod("resized", &resized), at(0));
         let used = core.nodes().get("a").map(NodeRef::requested_cpu);
         assert_eq!(used, Some(expected), "{pod_level_resources} {pod_level_resize}");
-        // A pod that asks for more than the node has fits if what it asks for does not count.
+        // A pod whose pod-level requests exceed the capacity of the node fits if these requests do not count.
         core.add_or_update_pod(
             &pod("large", &json!({ "spec": { "resources": level("5") } })),
             at(0),

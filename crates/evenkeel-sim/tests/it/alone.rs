@@ -1,4 +1,4 @@
-//! One controller crashes at its writes, while all others go on.
+//! One controller crashes at its writes, while all others continue to run.
 
 use crate::{accounts, fixtures::MINUTE, identity, quotas, services};
 use evenkeel_sim::{FaultKind, Faults, Options, World, explore::Compared, part};

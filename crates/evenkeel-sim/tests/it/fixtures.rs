@@ -4,7 +4,7 @@ use evenkeel_sim::{Count, FaultKind, Faults, Options, Part, PodWatch, World, exp
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Faults that may hit any write of any part, where several things go wrong.
+/// Kinds of faults that may hit any write of any part, for runs with several faults.
 pub(crate) use evenkeel_sim::explore::KINDS;
 
 pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";

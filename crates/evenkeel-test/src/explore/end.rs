@@ -88,7 +88,7 @@ impl Changes {
     pub fn excess(&self, without_fault: &Self, kind: FaultKind) -> Vec<String> {
         let (creates, deletes) = match kind {
             FaultKind::LoseRequest | FaultKind::Refuse(_) => (true, true),
-            // A delete may be repeated; a create is answered with `AlreadyExists`.
+            // The program may repeat a delete. The server responds to a repeated create with `AlreadyExists`.
             FaultKind::LoseAnswer | FaultKind::Repeat => (true, false),
             _ => (false, false),
         };

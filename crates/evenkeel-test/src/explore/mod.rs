@@ -19,10 +19,11 @@
 //! Objects that existed before the scenario and are unchanged at the end are left out: the server's own objects, and those that
 //! an operator writes again when it restarts.
 //!
-//! **Creates and deletes** are compared within the limits of the fault. A lost or repeated answer may repeat a create that is
-//! answered with `AlreadyExists`, and a delete. After a crash, a gap or stale reads, an operator may do more than without: it
-//! has seen other states in between. Steps that follow each other without [`User::settle`] may also be seen together. Deletes of
-//! whole collections do not count: they are repeated until nothing is left.
+//! **Creates and deletes** are compared within the limits of the fault. After a lost response or a repeated request,
+//! the program may repeat deletes, and creates that fail with `AlreadyExists`. After a crash, a gap or stale reads, an
+//! operator may do more than without: it has seen other states in between. Steps that follow each other without
+//! [`User::settle`] may also be seen together. Deletes of whole collections do not count: they are repeated until
+//! nothing is left.
 //!
 //! Environment variables select runs: `EVENKEEL_RUNS=5000` increases their number. `EVENKEEL_SEED` and `EVENKEEL_FAULT` repeat
 //! the run that a failure names.

@@ -158,8 +158,8 @@ fn remove(object: &mut Value, pointer: &str) {
     }
 }
 
-/// Maximum length of a chain of placeholders: the uid of an attachment stands for its name, which has the uid of a volume's
-/// claim, whose name has that of a pod.
+/// Maximum length of a chain of placeholders. For example, the uid of an attachment refers to the attachment's name,
+/// which contains the uid of a volume's claim, whose name contains the uid of a pod.
 const MAX_CHAIN: usize = 6;
 
 /// Uids, generated names and addresses, with their placeholders.

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 /// Treatment of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Read {
-    /// The server answers it.
+    /// The server responds to it.
     Fresh,
     /// The server receives this request instead, which reads an older state.
     AsOf(String),

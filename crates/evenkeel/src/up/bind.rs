@@ -11,7 +11,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// Default port of the API server, as upstream's. If it is in use, [`bind`] chooses a free one.
+/// Default port of the API server, the same as upstream. If it is in use, [`bind`] chooses a free one.
 const DEFAULT_PORT: u16 = 6443;
 
 /// Delay between attempts to listen on the port after a restart.

@@ -481,7 +481,7 @@ async fn is_off_without_the_flag() {
             let answer = admin.kube.send(request).await.expect("an answer");
             assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{name} {target}");
         }
-        // Upstream's answer to someone unknown.
+        // Upstream's response to an unauthenticated user.
         let page = admin.log_in(USER).await.is(403);
         assert!(page.html.contains("system:anonymous"), "{}", page.html);
         assert!(!program.log().contains("console"), "{}", program.log());

@@ -69,7 +69,7 @@ pub(super) fn remaining_of_index(last_failed: &Pod, now: Timestamp) -> Duration 
     remaining(earlier.saturating_add(1), pod::finished_at(last_failed), now)
 }
 
-/// Returns the rest of the backoff after this number of consecutive failures.
+/// Returns the remaining backoff after this number of consecutive failures.
 fn remaining(failures: u32, last_failure: Timestamp, now: Timestamp) -> Duration {
     let backoff = INITIAL_BACKOFF
         .saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)))

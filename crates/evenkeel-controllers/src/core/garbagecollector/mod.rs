@@ -320,7 +320,7 @@ enum Attempt {
 /// Error of an attempt. The object returns to its queue with backoff.
 #[derive(Debug, thiserror::Error)]
 enum ProcessError {
-    /// The API server refused a request or did not answer.
+    /// The API server refused a request or did not respond.
     #[error("request failed: {0}")]
     Api(#[from] ApiError),
     /// Discovery found no resource for this kind, at least not yet. Upstream: `restMappingError`.

@@ -93,7 +93,7 @@ fn delete(
     let discovered = discover(steps)?;
     let deletion =
         ContentDeleter { namespace: name, deleted_at, now }.delete(&discovered, steps)?;
-    // Finalization uses the version before this write, as upstream. It gets a conflict, and retries.
+    // As upstream, finalization uses the version before this write. It gets a conflict, and retries.
     let mut with_conditions = namespace.clone();
     let change = |current: &Value| deletion.with_conditions(current, now);
     let unwritten_conditions =

@@ -143,7 +143,7 @@ fn min_toleration_time(
 pub(super) fn plan(observed: &Observed, verdict: Verdict, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     let event = |verb: &str| {
-        // The event names the pod without a uid, as upstream, because the pod may be deleted.
+        // As upstream, the event names the pod without a uid, because the pod may be deleted.
         let target = Target::new(Pod::kind(), &observed.key.namespace, &observed.key.name, "");
         EventRecord::normal(target, EVENT_REASON, format!("{verb} Pod {}", observed.key))
     };

@@ -156,8 +156,8 @@ fn labels(service: &Service) -> StrMap {
     service_labels.chain(headless).chain([(MANAGED_BY_LABEL, MANAGED_BY)]).collect()
 }
 
-/// Returns whether the Endpoints are up to date. The order of subsets does not matter, nor does the headless label, as
-/// upstream. Upstream: `semanticIgnoreResourceVersion`.
+/// Returns whether the Endpoints are up to date. As upstream, neither the order of subsets nor the headless label
+/// matters. Upstream: `semanticIgnoreResourceVersion`.
 fn is_up_to_date(
     endpoints: &Endpoints,
     subsets: &[EndpointSubset],

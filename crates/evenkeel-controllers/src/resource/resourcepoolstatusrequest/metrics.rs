@@ -1,4 +1,4 @@
-//! Metrics of answered requests.
+//! Metrics of processed ResourcePoolStatusRequests.
 
 use super::{Requests, plan::Observed};
 use evenkeel_runtime::{
@@ -7,7 +7,7 @@ use evenkeel_runtime::{
 };
 use prometheus::{HistogramVec, IntCounterVec, Registry};
 
-/// Counters and durations of answers, by driver.
+/// Counters and durations of processed requests, by driver.
 pub(super) struct Metrics {
     processed: IntCounterVec,
     errors: IntCounterVec,
@@ -42,7 +42,7 @@ impl Metrics {
 }
 
 impl PassHandler<Requests> for Metrics {
-    /// Counts the update of a status. A pass without one is not counted, as upstream.
+    /// Counts the update of a status. As upstream, a pass without such a request is not counted.
     fn on_passed(&self, observed: &Observed, pass: &Pass<'_>) {
         let Some(update) = pass.outcomes.0.first() else { return };
         let driver = [&*observed.request.spec.driver];

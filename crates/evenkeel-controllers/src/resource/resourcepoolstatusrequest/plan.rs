@@ -39,11 +39,11 @@ pub(super) type Slice = Full<ResourceSlice>;
 
 /// Maximum number of pools in a status without `spec.limit`. Upstream: `ResourcePoolStatusRequestLimitDefault`.
 const DEFAULT_LIMIT: i32 = 100;
-/// Time for which an answered request is kept. Upstream: `completedRequestTTL`.
+/// Time after which a processed request is deleted. Upstream: `completedRequestTTL`.
 const COMPLETED_REQUEST_TTL: SignedDuration = SignedDuration::from_hours(1);
 /// Time for which a pending request is kept. Upstream: `pendingRequestTTL`.
 const PENDING_REQUEST_TTL: SignedDuration = SignedDuration::from_hours(24);
-/// Types of the conditions of an answered request.
+/// Types of the conditions of a processed request.
 const FINAL_CONDITIONS: [&str; 2] = ["Complete", "Failed"];
 
 /// A request, and the objects on which its status depends. They are omitted if the request already has a status.
@@ -74,7 +74,7 @@ fn is_incomplete(pool: &PoolStatus) -> bool {
     error.is_some_and(|error| error.starts_with(super::pool::POOL_INCOMPLETE))
 }
 
-/// Returns the answer to a request. Upstream: `calculatePoolStatus`.
+/// Returns the status that the request gets. Upstream: `calculatePoolStatus`.
 fn status(observed: &Observed, now: Timestamp) -> ResourcePoolStatusRequestStatus {
     let spec = &observed.request.spec;
     let inventory = Inventory::new(&spec.driver, &observed.claims, &observed.rules);

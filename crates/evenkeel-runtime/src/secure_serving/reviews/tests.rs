@@ -115,7 +115,7 @@ async fn a_transient_failure_is_retried() {
         assert_eq!(answer.is_ok(), expected, "{answer:?}");
         assert_eq!(script.seen().len(), attempts);
     }
-    // A server that never answers is a timeout.
+    // A request to a server that never responds times out.
     let (reviews, ..) = self::reviews(Vec::new(), TIMES);
     assert!(reviews.review_access(&jane, "get", "/a").await.unwrap_err().contains("no answer"));
 }

@@ -144,7 +144,7 @@ fn error_names_the_missing_file() {
     assert!(error.to_string().contains("ca.crt"), "{error}");
 }
 
-/// A client that has no certificate, and records whether a server asked for one.
+/// A client without a certificate, which records whether the server requested one.
 #[derive(Debug, Default)]
 struct WithoutCertificate(AtomicBool);
 

@@ -13,8 +13,8 @@ use crate::{
 /// Function that reports whether devices provide a resource on nodes that do not advertise it.
 type DevicesProvide<'a> = &'a dyn Fn(&str) -> bool;
 
-/// Returns `Queue` in three cases: a node has more of a requested resource and would fit the pod if it were empty,
-/// another pod now requests less, or a DeviceClass now provides a requested resource.
+/// Returns `Queue` in three cases: a node has more of a requested resource and would fit the pod if the node were
+/// empty; another pod now requests less; or a DeviceClass now provides a requested resource.
 ///
 /// Upstream: `isSchedulableAfterNodeChange`, `isSchedulableAfterAssignedPodScaleDown`,
 /// `isSchedulableAfterDeviceClassEvent`.

@@ -1,4 +1,4 @@
-//! Tests of the steps that delete a namespace. A scripted server answers each action.
+//! Tests of the steps that delete a namespace. A scripted server responds to each action.
 
 use super::*;
 use crate::fixtures::{self, T0, at, meta};

@@ -98,8 +98,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates from the sets before the exhausted one, and releases the CIDRs immediately, as upstream, whose metrics
-    /// count both.
+    /// Counts a failed allocation in the metrics. As upstream, allocates from the sets before the exhausted one and
+    /// releases these CIDRs immediately.
     fn count_vain_allocation(&mut self) {
         let mut allocated = Vec::new();
         for set in &mut self.sets {

@@ -140,7 +140,7 @@ fn kinds_without_a_document_are_left_out() {
             vec![found(), apps(), replied(&json!([])), Outcome::success()],
             &["discover", read, document, "1: "],
         ),
-        // The answer was lost: the pass is repeated.
+        // The response was lost, so the pass is repeated.
         (vec![found(), apps(), failed(0)], &["discover", read, document, "fail: down"]),
         (
             vec![found(), replied(&json!({"paths": {"apis/apps/v1": {"serverRelativeURL": "x"}}}))],

@@ -206,8 +206,8 @@ fn default_class(observed: &Observed) -> Option<&str> {
 
 /// Returns the best volume for the claim, if any. Volumes with exactly the requested `accessModes` precede volumes with
 /// more modes. Among volumes with the same modes, [`volume::best_match`] prefers the volume whose `claimRef` is the
-/// claim, then the smallest available volume that is large enough, matches `selector`, and has the claim's class,
-/// attributes class and volume mode.
+/// claim. Otherwise, it selects the smallest available volume that is large enough, matches `selector`, and has the
+/// claim's class, attributes class and volume mode.
 ///
 /// Upstream: `findBestMatchForClaim`.
 fn find_best_match_for_claim(
