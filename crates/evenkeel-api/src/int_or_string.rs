@@ -34,7 +34,7 @@ impl IntOrString {
     /// Returns the integer, or the percentage of `total`. Upstream: `GetScaledValueFromIntOrPercent`.
     ///
     /// # Errors
-    /// The string is not a percentage.
+    /// Fails if the string is not a percentage.
     pub fn scaled(&self, total: i32, rounding: Rounding) -> Result<i32, NotPercent> {
         match self {
             Self::Int(number) => Ok(*number),

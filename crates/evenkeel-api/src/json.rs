@@ -27,7 +27,7 @@ pub const TOO_DEEP: &str = "exceeded max depth";
 /// objects that the server stores.
 ///
 /// # Errors
-/// The bytes are not JSON of the type, or nest too deep.
+/// Fails if the bytes are not JSON of the type, or nest too deep.
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     // Most documents are within `serde_json`'s own limit, so their depth need not be measured first.
     if let Ok(value) = serde_json::from_slice(bytes) {
@@ -43,7 +43,7 @@ pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
 /// a document whose keys are sorted, as encoded values are, need no search for the place of each key.
 ///
 /// # Errors
-/// The bytes are not JSON, or nest too deep.
+/// Fails if the bytes are not JSON, or nest too deep.
 pub fn value(bytes: &[u8]) -> Result<Value, Error> {
     from_slice::<Document>(bytes).map(|document| document.0)
 }
@@ -115,7 +115,7 @@ impl<'de> Visitor<'de> for DocumentVisitor {
 /// Returns a deserializer with the same limit on nesting as [`from_slice`].
 ///
 /// # Errors
-/// The bytes nest too deep.
+/// Fails if the bytes nest too deep.
 pub fn deserializer(bytes: &[u8]) -> Result<Deserializer<serde_json::de::SliceRead<'_>>, Error> {
     if is_nested_deeper(bytes, MAX_DEPTH + WRAPPER_DEPTH) {
         return Err(Error::custom(TOO_DEEP));

@@ -39,7 +39,7 @@ impl<V: View> List<V> {
     /// can be decoded.
     ///
     /// # Errors
-    /// The bytes are not a list.
+    /// Fails if the bytes are not a list.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
         let (mut objects, mut skipped) = (Vec::new(), Vec::new());
         let mut decode_item = |item| match V::decode(item, encoding) {
@@ -60,7 +60,7 @@ impl<V: View> List<V> {
 /// item that it cannot decode. Protobuf bytes are the list's message without an envelope.
 ///
 /// # Errors
-/// The bytes are not a list.
+/// Fails if the bytes are not a list.
 pub fn items<'a>(
     bytes: &'a [u8],
     encoding: Encoding,

@@ -63,7 +63,7 @@ impl Quantity {
     /// Parses a quantity such as `100m`, `1.5Gi` or `12e6`.
     ///
     /// # Errors
-    /// The string is malformed.
+    /// Fails if the string is malformed.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text)
     }

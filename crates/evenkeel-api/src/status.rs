@@ -46,7 +46,7 @@ impl Status {
     /// Decodes a Status without an envelope.
     ///
     /// # Errors
-    /// The bytes are not a Status.
+    /// Fails if the bytes are not a Status.
     pub fn decode(bytes: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
         decode_message("Status", bytes, encoding)
     }

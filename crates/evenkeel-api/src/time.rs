@@ -20,7 +20,7 @@ pub fn saturating_sub(time: Timestamp, by: impl Into<TimestampArithmetic>) -> Ti
 /// Parses a time in RFC 3339, with or without a fraction.
 ///
 /// # Errors
-/// The string is malformed.
+/// Fails if the string is malformed.
 pub fn parse(text: &str) -> Result<Timestamp, jiff::Error> {
     match parse_plain(text.as_bytes()) {
         Some(time) => Ok(time),

@@ -75,7 +75,7 @@ impl<'a> Event<'a> {
     /// Decodes one frame: a line of JSON, or a protobuf frame without its length prefix.
     ///
     /// # Errors
-    /// The frame is not an event.
+    /// Fails if the frame is not an event.
     pub fn read(frame: &'a [u8], encoding: Encoding) -> Result<Self, DecodeError> {
         match encoding {
             Encoding::Json => {
@@ -193,7 +193,7 @@ impl Frames {
     /// frame's end has not yet arrived.
     ///
     /// # Errors
-    /// The frame exceeds the maximum length. The rest of the stream is then unusable.
+    /// Fails if the frame exceeds the maximum length. The rest of the stream is then unusable.
     pub fn next_frame(&mut self) -> Result<Option<Bytes>, DecodeError> {
         while let Some(end) = self.frame_end()? {
             let mut frame = self.take_frame(end);

@@ -261,7 +261,7 @@ const MAX_MESSAGE: usize = 5 * 1024;
 /// Upstream: `evalMessageExpression`.
 ///
 /// # Errors
-/// The cost of the expression is too high, so that no further rule is evaluated.
+/// Fails if the cost of the expression is too high, so that no further rule is evaluated.
 fn error_message<'a>(
     rule: &'a Rule,
     activation: &Scope<'a>,

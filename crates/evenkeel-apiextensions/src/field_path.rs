@@ -16,7 +16,7 @@ pub(crate) struct Field<'s> {
 /// Follows a path through a schema. Only a path that may have brackets can name a field such as `['a.b']`.
 ///
 /// # Errors
-/// The path has a wrong syntax, or leads to no field of the schema.
+/// Fails if the path has a wrong syntax, or leads to no field of the schema.
 pub(crate) fn resolve<'s>(
     text: &str,
     schema: &'s Value,

@@ -46,7 +46,7 @@ impl ScalePaths {
     /// Returns the Scale of an object.
     ///
     /// # Errors
-    /// When the object has no integer at `specReplicasPath`, or a value of another type at one of the paths.
+    /// Fails if the object has no integer at `specReplicasPath`, or a value of another type at one of the paths.
     pub fn scale_of(&self, object: &Value) -> Result<Value, StatusError> {
         let replicas = self.desired(object)?.ok_or_else(|| {
             let path = quote(&self.spec);
@@ -58,7 +58,7 @@ impl ScalePaths {
     /// Returns the Scale of an object before a write, with [`UNSET`] replicas if the object does not specify them.
     ///
     /// # Errors
-    /// When the object has a value of another type at one of the paths.
+    /// Fails if the object has a value of another type at one of the paths.
     pub fn scale_to_write(&self, object: &Value) -> Result<Value, StatusError> {
         let replicas = self.desired(object)?.unwrap_or(UNSET);
         self.scale(object, replicas)
@@ -104,7 +104,8 @@ impl ScalePaths {
     /// Sets the object's replicas to those of a Scale. Upstream: `scaleUpdatedObjectInfo`.
     ///
     /// # Errors
-    /// The Scale has negative replicas, or still has the placeholder of [`scale_to_write`](Self::scale_to_write).
+    /// Fails if the Scale has negative replicas, or still has the placeholder of
+    /// [`scale_to_write`](Self::scale_to_write).
     pub fn set_replicas(
         &self,
         kind: &GroupKind,

@@ -12,7 +12,7 @@ pub struct TooDeep;
 /// Rejects an object that nests deeper than [`json::MAX_DEPTH`].
 ///
 /// # Errors
-/// [`TooDeep`].
+/// Returns [`TooDeep`] if a value nests too deep.
 pub fn check(object: &Value) -> Result<(), TooDeep> {
     if json::is_deeper(object, json::MAX_DEPTH) { Err(TooDeep) } else { Ok(()) }
 }

@@ -7,7 +7,7 @@ use crate::managedfields;
 /// Decodes `fieldsV1` and encodes it again.
 ///
 /// # Errors
-/// The reason why it cannot be decoded.
+/// Returns the reason why it cannot be decoded.
 pub fn reencode_fields_v1(fields: &Value) -> Result<Value, String> {
     managedfields::FieldSet::parse(fields).map(|set| set.to_value())
 }

@@ -43,7 +43,7 @@ static TABLE: LazyLock<Table> = LazyLock::new(Table::builtin);
 /// Decodes a continue token into the revision and the key after which the next page starts.
 ///
 /// # Errors
-/// Reason why the token is invalid.
+/// Returns the reason why the token is invalid.
 pub fn continue_token(text: &str) -> Result<(i64, String), String> {
     Token::read(text).map(|token| (token.revision(), token.after().to_owned()))
 }

@@ -68,7 +68,7 @@ impl ParsedSelectors {
     /// Resolves the field labels to fields of a resource.
     ///
     /// # Errors
-    /// 400 if a field is not a supported field label of the resource.
+    /// Returns a 400 if a field is not a supported field label of the resource.
     pub(crate) fn resolve(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
         // Upstream sorts the terms, which decides the invalid field that the error names.
         let mut terms: Vec<_> = self.fields.terms().iter().collect();
@@ -117,7 +117,8 @@ impl Selectors {
     /// `ShardedListAndWatch`, without which the parameter has no effect.
     ///
     /// # Errors
-    /// 500 for an invalid selector, without a reason, because upstream does not convert the error to a Status.
+    /// Returns a 500 for an invalid selector, without a reason, because upstream does not convert the error to a
+    /// Status.
     ///
     /// Upstream: `Store.ListPredicate`, `Store.Watch`.
     pub(crate) fn sharded(mut self, query: &Query) -> Result<Self, StatusError> {

@@ -77,7 +77,8 @@ impl<'a> CompositedVariables<'a> {
     /// Returns the value of one of the first `n_visible` variables. Evaluates it at its first use.
     ///
     /// # Errors
-    /// The evaluation failed, or the variable was postponed because its expression is deeper than `remaining_depth`.
+    /// Fails if the evaluation failed, or the variable was postponed because its expression is deeper than
+    /// `remaining_depth`.
     pub(crate) fn get(
         self: &Rc<Self>,
         field: &str,

@@ -76,7 +76,7 @@ impl Program {
     /// Parses an expression that uses no extension.
     ///
     /// # Errors
-    /// Syntax errors of the expression.
+    /// Returns the syntax errors of the expression.
     pub fn parse(source: &str) -> Result<Self, String> {
         Self::parse_with(source, Extensions::default())
     }
@@ -84,7 +84,7 @@ impl Program {
     /// Parses an expression that may use these extensions.
     ///
     /// # Errors
-    /// Syntax errors of the expression.
+    /// Returns the syntax errors of the expression.
     pub fn parse_with(source: &str, extensions: Extensions) -> Result<Self, String> {
         let (expression, offsets) = parse::parse(source, extensions)?;
         let depth = names::depth(&expression);
@@ -131,7 +131,7 @@ impl Program {
     /// Evaluates the expression. Deducts the cost from `budget`; the evaluation fails once the budget is exceeded.
     ///
     /// # Errors
-    /// The evaluation failed or exceeded the budget.
+    /// Fails if the evaluation failed or exceeded the budget.
     pub fn run<'a>(&'a self, scope: &Scope<'a>, budget: &mut u64) -> Result<Val<'a>, Failure> {
         composed::run(self, scope, budget)
     }

@@ -10,7 +10,7 @@ const MAX_REPEAT_COUNT: u32 = 1_000;
 /// Checks the syntax of a pattern.
 ///
 /// # Errors
-/// Go's message about the first syntax error.
+/// Returns Go's message about the first syntax error.
 pub fn check(pattern: &str) -> Result<(), String> {
     translated(pattern).map(drop)
 }
@@ -18,7 +18,7 @@ pub fn check(pattern: &str) -> Result<(), String> {
 /// Compiles a pattern. It matches as in Go, where `\d`, `\s`, `\w` and `\b` know only ASCII.
 ///
 /// # Errors
-/// Go's message about the first syntax error.
+/// Returns Go's message about the first syntax error.
 pub fn compile(pattern: &str) -> Result<Regex, String> {
     Regex::new(&translated(pattern)?).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => {

@@ -17,7 +17,7 @@ const HASH_SPACE_TEXT: &str = "0x10000000000000000";
 /// Parses the query parameter `shardSelector`: calls of `shardRange` that `||` combines.
 ///
 /// # Errors
-/// The first error, worded as upstream's: of the syntax, of a call, or of two fields.
+/// Returns the first error, of the syntax, of a call, or of two fields, with upstream's message.
 ///
 /// Upstream: `Parse`.
 pub fn parse(expression: &str) -> Result<ShardSelector, String> {

@@ -37,7 +37,7 @@ pub fn scale_of(strategy: &KindStrategy, object: &Value) -> Value {
 /// that the update fails if the workload has changed since the client read the Scale.
 ///
 /// # Errors
-/// The Scale has negative replicas.
+/// Fails if the Scale has negative replicas.
 pub fn set_replicas(target: &mut Value, scale: &Value) -> Result<(), StatusError> {
     let replicas = int(scale, "spec.replicas").unwrap_or_default();
     let mut errors = Errors::default();

@@ -131,7 +131,7 @@ impl Service<Request<Incoming>> for ErasedService {
 /// Serves requests until the peer closes the connection, or until it is idle for about 90 s. When `stop` resolves,
 /// the connection ends after the responses in flight. Connections can be upgraded.
 /// # Errors
-/// When the connection breaks, no request arrives in time, or the service aborts a response.
+/// Fails if the connection breaks, no request arrives in time, or the service aborts a response.
 pub async fn serve<I, S, B>(
     io: I,
     protocol: Protocol,

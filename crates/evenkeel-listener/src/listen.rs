@@ -13,7 +13,7 @@ const LISTEN_BACKLOG: u32 = 1024;
 /// `share_port` sets `SO_REUSEPORT`.
 ///
 /// # Errors
-/// When the address is not available.
+/// Fails if the address is not available.
 pub fn listen(
     address: SocketAddr,
     share_address: bool,
@@ -43,7 +43,7 @@ pub fn listen(
 /// Answers a client that sends plain HTTP where TLS is expected. Returns whether it did.
 ///
 /// # Errors
-/// When the connection breaks.
+/// Fails if the connection breaks.
 ///
 /// Upstream: Go's `http.Server.Serve` with `tls.RecordHeaderError`.
 pub async fn refuse_plain_http(stream: &mut TcpStream) -> io::Result<bool> {

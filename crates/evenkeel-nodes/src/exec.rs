@@ -121,7 +121,7 @@ impl Kubelets {
     /// drop of the future end the command.
     ///
     /// # Errors
-    /// The command cannot be started.
+    /// Fails if the command cannot be started.
     pub async fn exec(&self, request: ExecRequest) -> Result<i32, ExecError> {
         let ExecRequest { container, command, tty, streams } = request;
         let mut execution = Execution::start(self.clone(), container, tty, streams).await?;
@@ -144,7 +144,7 @@ impl Kubelets {
     /// standard input, the shell reads its commands from the client, and the end of the shell ends the container.
     ///
     /// # Errors
-    /// The container does not run.
+    /// Fails if the container does not run.
     pub async fn attach(&self, request: AttachRequest) -> Result<(), ExecError> {
         let AttachRequest { container, tty, streams } = request;
         let mut execution = Execution::start(self.clone(), container, tty, streams).await?;

@@ -695,7 +695,7 @@ impl PodWorkers {
     /// nothing if the pod no longer exists.
     ///
     /// # Errors
-    /// The pod's files have no space left.
+    /// Fails if the pod's files have no space left.
     pub(crate) fn record(&self, run: &CurrentRun, command: CommandWrites) -> Result<(), Full> {
         let Some(pod) = self.pods.get(&run.key.namespace, &run.key.name) else { return Ok(()) };
         let mut state = self.lock();

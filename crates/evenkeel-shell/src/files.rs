@@ -170,7 +170,7 @@ impl Files {
     /// because any number of commands may run.
     ///
     /// # Errors
-    /// The writes exceed the limit. In this case, no write is recorded.
+    /// Fails if the writes exceed the limit. In this case, no write is recorded.
     pub fn record(
         &mut self,
         by: &Arc<str>,

@@ -115,7 +115,7 @@ impl Default for Options {
 /// Runs `test` in a new world on this thread, and returns its result.
 ///
 /// # Panics
-/// If the world cannot be created, or if `test` panics.
+/// Panics if the world cannot be created, or if `test` panics.
 pub fn simulate<T>(options: Options, test: impl AsyncFnOnce(&mut World) -> T) -> T {
     simulate_compared(options, None, test)
 }
@@ -207,7 +207,7 @@ impl World {
     /// Lets time pass until, for the duration `quiet`, no part has written anything but leases, and all parts have recovered.
     ///
     /// # Panics
-    /// If that takes more than two hours, or if the objects then differ from those of the run without faults.
+    /// Panics if that takes more than two hours, or if the objects then differ from those of the run without faults.
     pub async fn settle(&mut self, quiet: Duration) {
         self.simulation.settle(quiet).await;
         self.compare().await;
@@ -216,7 +216,7 @@ impl World {
     /// Lets time pass, and checks that the parts write only leases and the end of event series observed before.
     ///
     /// # Panics
-    /// If a part writes anything else, or an invariant was violated.
+    /// Panics if a part writes anything else, or an invariant was violated.
     pub async fn stays_silent(&mut self, time: Duration) {
         self.simulation.stays_silent(time).await;
         self.check_invariants();
@@ -225,7 +225,7 @@ impl World {
     /// Checks the invariants that must hold at every instant.
     ///
     /// # Panics
-    /// If an invariant was violated.
+    /// Panics if an invariant was violated.
     fn check_invariants(&self) {
         let (first, seen) = (self.invariants.checked(), self.log().len());
         let broken = self.invariants.check(&self.log().since(first), seen);

@@ -397,7 +397,7 @@ impl Drop for RunningGuard {
 /// can panic.
 ///
 /// # Errors
-/// The message of the panic.
+/// Returns the message of the panic.
 #[doc(alias("catch_unwind", "HandleCrash"))]
 pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let ended = AssertUnwindSafe(work).catch_unwind().await;
@@ -407,7 +407,7 @@ pub async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, String> 
 /// Calls a function and catches its panic, like [`catch_panic`].
 ///
 /// # Errors
-/// The message of the panic.
+/// Returns the message of the panic.
 pub fn catch_call_panic<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     let ended = std::panic::catch_unwind(AssertUnwindSafe(call));
     ended.map_err(|panic| panic_text(&*panic).to_owned())

@@ -109,7 +109,7 @@ impl Supervisor {
     /// Checks the health: fails with the names of the failed tasks and the reasons.
     ///
     /// # Errors
-    /// When there are [failures](Supervisor::failures).
+    /// Fails if there are [failures](Supervisor::failures).
     pub fn check(&self) -> Result<(), String> {
         let failures: Vec<String> = self.failures().iter().map(ToString::to_string).collect();
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }

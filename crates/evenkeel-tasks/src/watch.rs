@@ -156,7 +156,7 @@ impl<T> Receiver<T> {
     /// Waits until the value changes, or has changed since it was last seen.
     ///
     /// # Errors
-    /// The sender was dropped without such a change.
+    /// Fails if the sender was dropped without such a change.
     pub async fn changed(&mut self) -> Result<(), Closed> {
         consume_budget().await;
         loop {
@@ -178,7 +178,7 @@ impl<T> Receiver<T> {
     /// Waits until `holds` returns true for the value, and returns the value.
     ///
     /// # Errors
-    /// The sender was dropped, and `holds` returns false for its last value.
+    /// Fails if the sender was dropped, and `holds` returns false for its last value.
     pub async fn wait_for(
         &mut self,
         mut holds: impl FnMut(&T) -> bool,

@@ -39,7 +39,7 @@ fn take<T>(sender: &Once<T>) -> Option<oneshot::Sender<T>> {
 /// Does nothing for an object.
 ///
 /// # Errors
-/// The function never fails.
+/// Never fails.
 pub async fn reconcile<K, S>(_: Arc<K>, _: Context<S>) -> Result<Outcome> {
     Ok(Outcome::Settled)
 }
@@ -69,7 +69,7 @@ async fn drive(
 /// operator's controllers have started, and stops the operator when `check` has ended.
 ///
 /// # Panics
-/// When one of them fails.
+/// Panics if one of them fails.
 pub fn operator(
     build: impl Fn(ManagerBuilder) -> Result<Manager, BuildError> + Send + Sync + 'static,
     check: impl AsyncFnOnce(Client) -> Result<(), BoxError>,
@@ -102,7 +102,7 @@ pub fn operator(
 /// Runs a manager with the controllers and runnables that `declare` adds, until it has started.
 ///
 /// # Panics
-/// When it does not start.
+/// Panics if it does not start.
 pub fn starts(declare: impl Fn(&Manager) + Send + Sync + 'static) {
     let build = move |builder: ManagerBuilder| {
         let manager = builder.build()?;
@@ -115,7 +115,7 @@ pub fn starts(declare: impl Fn(&Manager) + Send + Sync + 'static) {
 /// Runs a manager whose only cluster is `east`, until `declare` has returned for it.
 ///
 /// # Panics
-/// When `declare` is not called, or panics.
+/// Panics if `declare` is not called, or panics.
 pub fn cluster(declare: impl Fn(&Cluster) + Send + Sync + 'static) {
     let (end, ended) = oneshot::channel::<End>();
     let (declare, end) = (Arc::new(declare), Arc::new(Mutex::new(Some(end))));
@@ -138,7 +138,7 @@ pub fn cluster(declare: impl Fn(&Cluster) + Send + Sync + 'static) {
 /// Runs a controller of ConfigMaps that owns Secrets, until `pass` has succeeded for the ConfigMap `settings`.
 ///
 /// # Panics
-/// When the pass fails or panics.
+/// Panics if the pass fails or panics.
 pub fn pass<F, Fut>(pass: F)
 where
     F: Fn(Arc<ConfigMap>, Context) -> Fut + Send + Sync + 'static,
@@ -265,7 +265,7 @@ impl HasStatus for WebApp {
 /// Runs a controller of [`WebApp`]s until `pass` has succeeded for a new one, `shop`, and returns that.
 ///
 /// # Panics
-/// When the pass fails or panics.
+/// Panics if the pass fails or panics.
 pub fn app<F, Fut>(pass: F) -> WebApp
 where
     F: Fn(Arc<WebApp>, Context) -> Fut + Send + Sync + 'static,

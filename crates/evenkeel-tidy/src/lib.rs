@@ -10,7 +10,7 @@ use std::{
 /// Returns the root folder of the workspace.
 ///
 /// # Panics
-/// When the folder does not exist: the tests run only in a checkout.
+/// Panics if the folder does not exist: the tests run only in a checkout.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
 }
@@ -18,7 +18,7 @@ pub fn root() -> PathBuf {
 /// Returns the content of a file.
 ///
 /// # Panics
-/// When it cannot be read; the message names the file.
+/// Panics if it cannot be read; the message names the file.
 pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -26,7 +26,7 @@ pub fn read(path: &Path) -> String {
 /// Returns the name and folder of each crate under `crates/`, in order of name.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// Panics if the folder cannot be read.
 pub fn crates() -> Vec<(String, PathBuf)> {
     let folders = fs::read_dir(root().join("crates")).expect("crates");
     let mut crates: Vec<_> = folders
@@ -41,7 +41,7 @@ pub fn crates() -> Vec<(String, PathBuf)> {
 /// Returns all Rust files below a folder, in order of path; none if the folder does not exist.
 ///
 /// # Panics
-/// When a folder below it cannot be read.
+/// Panics if a folder below it cannot be read.
 pub fn sources(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut found = Vec::new();

@@ -108,7 +108,7 @@ pub enum Progress {
 /// Fails if the cluster cannot be loaded, has no nodes, or lacks nodes that the change names.
 ///
 /// # Panics
-/// If it is called within a runtime.
+/// Panics if it is called within a runtime.
 pub fn simulate(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, SimulateError> {
     simulate_with_progress(cluster, scenario, |_| {})
 }
@@ -119,7 +119,7 @@ pub fn simulate(cluster: &Cluster, scenario: &Scenario) -> Result<Recording, Sim
 /// Fails as [`simulate`] does.
 ///
 /// # Panics
-/// If it is called within a runtime.
+/// Panics if it is called within a runtime.
 pub fn simulate_with_progress(
     cluster: &Cluster,
     scenario: &Scenario,

@@ -97,14 +97,14 @@ impl PrivateKey {
     /// Parses the first private key in PEM: PKCS#1, PKCS#8 or SEC 1.
     ///
     /// # Errors
-    /// The PEM has no private key, or a key of an unsupported type.
+    /// Fails if the PEM has no private key, or a key of an unsupported type.
     pub fn from_pem(pem: &[u8], form: Form) -> Result<Self, KeyError> {
         Self::from_der(&PrivateKeyDer::from_pem_slice(pem).map_err(KeyError::Pem)?, form)
     }
 
     /// Parses a private key in DER. `form` sets how an elliptic-curve key encodes its signatures.
     /// # Errors
-    /// When the key's type is not supported.
+    /// Fails if the key's type is not supported.
     pub fn from_der(der: &PrivateKeyDer<'_>, form: Form) -> Result<Self, KeyError> {
         let key = match der {
             PrivateKeyDer::Pkcs1(der) => {
@@ -149,7 +149,7 @@ impl PrivateKey {
     /// Signs a message.
     ///
     /// # Errors
-    /// When the random number generator fails.
+    /// Fails if the random number generator fails.
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Unspecified> {
         let rng = SystemRandom::new();
         match self {

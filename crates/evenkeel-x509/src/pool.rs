@@ -43,7 +43,7 @@ impl CertPool {
     /// Parses the certificates of a PEM file and ignores sections of other types.
     ///
     /// # Errors
-    /// The PEM is malformed, or a certificate cannot be used as a root.
+    /// Fails if the PEM is malformed, or a certificate cannot be used as a root.
     pub fn from_pem(pem: &[u8]) -> Result<Self, PoolError> {
         let mut pool = Self::empty();
         for certificate in CertificateDer::pem_slice_iter(pem) {
@@ -66,7 +66,7 @@ impl CertPool {
     /// Adds a root certificate.
     ///
     /// # Errors
-    /// When the certificate cannot be used as a root.
+    /// Fails if the certificate cannot be used as a root.
     pub fn add(&mut self, certificate: CertificateDer<'_>) -> Result<(), rustls::Error> {
         let der = certificate.to_vec();
         self.roots.add(certificate)?;
@@ -105,7 +105,7 @@ impl CertPool {
     /// without a certificate.
     ///
     /// # Errors
-    /// When the pool is empty.
+    /// Fails if the pool is empty.
     pub fn client_verifier(
         self,
         mandatory: bool,

@@ -30,7 +30,7 @@ impl<'a> Envelope<'a> {
     /// Opens an envelope.
     ///
     /// # Errors
-    /// The magic is missing, or the rest is not an envelope.
+    /// Fails if the magic is missing, or the rest is not an envelope.
     pub fn open(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let into_decode_error = |error: WireError| error.into_decode_error("Unknown");
         let body = bytes

@@ -33,7 +33,7 @@ impl Transcoder {
     /// Encodes an object as a message without an envelope.
     ///
     /// # Errors
-    /// The kind has no protobuf form, or a field has the wrong type.
+    /// Fails if the kind has no protobuf form, or a field has the wrong type.
     pub fn encode(api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, DecodeError> {
         let descriptor = descriptor(api_version, kind)?;
         encode::encode(descriptor, object).map_err(|error| error.into_decode_error(kind))
@@ -42,7 +42,7 @@ impl Transcoder {
     /// Decodes an object's message to JSON, including `apiVersion` and `kind`.
     ///
     /// # Errors
-    /// The kind has no protobuf form, or the bytes are not its message.
+    /// Fails if the kind has no protobuf form, or the bytes are not its message.
     pub fn decode(api_version: &str, kind: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
         decode_object(api_version, kind, bytes, 0)
     }
@@ -51,7 +51,7 @@ impl Transcoder {
     /// metadata in the field 1.
     ///
     /// # Errors
-    /// The bytes are not an object's message.
+    /// Fails if the bytes are not an object's message.
     pub fn partial_object_metadata(message: &[u8]) -> Result<Vec<u8>, DecodeError> {
         metadata(message).map_err(|error| error.into_decode_error("PartialObjectMetadata"))
     }
@@ -59,7 +59,7 @@ impl Transcoder {
     /// Encodes an object in an envelope, with the object's `apiVersion` and `kind`.
     ///
     /// # Errors
-    /// The errors of [`Transcoder::encode`].
+    /// Fails with the errors of [`Transcoder::encode`].
     pub fn encode_envelope(object: &Value) -> Result<Vec<u8>, DecodeError> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -69,7 +69,7 @@ impl Transcoder {
     /// Decodes an object in an envelope to JSON.
     ///
     /// # Errors
-    /// The errors of [`Transcoder::decode`], or the envelope is missing.
+    /// Fails with the errors of [`Transcoder::decode`], or if the envelope is missing.
     pub fn decode_envelope(bytes: &[u8]) -> Result<Value, DecodeError> {
         decode_envelope(bytes, 0)
     }

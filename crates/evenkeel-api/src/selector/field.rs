@@ -24,7 +24,7 @@ impl FieldSelector {
     /// Parses a query string. In values, a backslash escapes commas, equal signs and backslashes.
     ///
     /// # Errors
-    /// A term has no operator, or an escape is unknown or missing.
+    /// Fails if a term has no operator, or an escape is unknown or missing.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let terms = split_terms(text).into_iter().filter(|term| !term.is_empty());
         terms.map(parse_term).collect::<Result<_, _>>().map(Self)

@@ -70,7 +70,7 @@ impl Selector {
     /// Parses a query string such as `a=b,c!=d,e in (f,g),!h,i>1`.
     ///
     /// # Errors
-    /// The syntax is invalid, or a key or value is invalid.
+    /// Fails if the syntax is invalid, or a key or value is invalid.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         query::parse(text)
     }

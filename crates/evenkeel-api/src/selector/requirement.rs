@@ -41,7 +41,7 @@ impl Requirement {
     /// Validates and returns a requirement.
     ///
     /// # Errors
-    /// The key or a value is invalid, or the operator does not take this number of values.
+    /// Fails if the key or a value is invalid, or the operator does not take this number of values.
     pub fn new(key: &str, operator: Operator, values: Box<[Text]>) -> Result<Self, SelectorError> {
         let invalid = |path: &str, value: &dyn std::fmt::Debug, why: &str| {
             let error = format!("{path}: Invalid value: {value:?}: {why}");

@@ -41,7 +41,7 @@ impl Identity {
     /// Decodes the identity of an object of any kind.
     ///
     /// # Errors
-    /// The bytes are not an object.
+    /// Fails if the bytes are not an object.
     pub fn decode(object: &[u8], encoding: Encoding) -> Result<Self, DecodeError> {
         decode_message("PartialObjectMetadata", object, encoding)
     }

@@ -104,7 +104,7 @@ pub fn apply(
 /// Applies the operations of a JSON patch to an object; `None` if an operation is not applicable.
 ///
 /// # Errors
-/// The object would become too large or too deep.
+/// Fails if the object would become too large or too deep.
 pub fn apply_json_patch(object: &Value, operations: &Value) -> Result<Option<Value>, String> {
     let mut object = object.clone();
     match json_patch::apply(&mut object, &Json::from(operations)) {

@@ -83,7 +83,7 @@ pub(super) fn go_type(value: &Value) -> &'static str {
 /// Returns whether two lists contain only objects.
 ///
 /// # Errors
-/// A list of lists, or elements of different types: such lists cannot be merged.
+/// Fails for a list of lists, and for elements of different types: such lists cannot be merged.
 pub(super) fn are_objects(before: &[Value], patch: &[Value]) -> Result<bool, StrategicError> {
     let mut kinds = before.iter().chain(patch).map(go_type);
     let first = kinds.next();

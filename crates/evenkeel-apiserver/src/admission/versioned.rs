@@ -28,7 +28,7 @@ impl<'a> Attributes<'a> {
     /// may convert by webhook.
     ///
     /// # Errors
-    /// The conversion webhook fails.
+    /// Fails if the conversion webhook fails.
     ///
     /// Upstream: `NewVersionedAttributes`.
     pub(crate) async fn converted(
@@ -69,7 +69,7 @@ impl<'a> Attributes<'a> {
 /// differ.
 ///
 /// # Errors
-/// The conversion webhook fails.
+/// Fails if the conversion webhook fails.
 pub(super) async fn readmitted(
     cx: &Context<'_>,
     mut changed: Value,

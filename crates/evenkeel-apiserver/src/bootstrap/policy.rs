@@ -96,7 +96,7 @@ impl Subject {
 /// `system:serviceaccount:kube-system:job-controller`. The result does not include the rules of the user's groups.
 ///
 /// # Errors
-/// Never: the policy is part of the program.
+/// Never fails: the policy is part of the program.
 pub fn bootstrap_grants(user: &str) -> Result<Vec<BootstrapGrant>, StatusError> {
     // Roles by kind, namespace and name.
     let mut roles = BTreeMap::new();

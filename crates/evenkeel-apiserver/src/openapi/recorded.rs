@@ -35,7 +35,7 @@ pub(super) fn recorded(name: &str) -> Value {
 /// Decompresses a document.
 ///
 /// # Errors
-/// The document is not valid gzip.
+/// Fails if the document is not valid gzip.
 pub(super) fn decompressed(compressed: &[u8]) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     MultiGzDecoder::new(compressed).read_to_end(&mut body)?;

@@ -148,7 +148,7 @@ impl Format {
     /// Encodes an object from its stored JSON as a protobuf message, without an envelope.
     ///
     /// # Errors
-    /// 406 for a kind without protobuf, or a field of a wrong type.
+    /// Returns a 406 for a kind without protobuf, or a field of a wrong type.
     pub(crate) fn message(resource: &ResourceType, json: &[u8]) -> Result<Vec<u8>, StatusError> {
         Self::message_of(resource, &parse(json)?)
     }
@@ -156,7 +156,7 @@ impl Format {
     /// Encodes an object in its stored version as a protobuf message, like [`message`](Self::message).
     ///
     /// # Errors
-    /// Those of `message`.
+    /// Fails with the errors of `message`.
     pub(crate) fn message_of(
         resource: &ResourceType,
         object: &Value,
@@ -268,7 +268,7 @@ impl Format {
     /// number [`LIST_ITEMS`]; `size` is the sum of these fields' sizes in bytes.
     ///
     /// # Errors
-    /// 406 for a kind without protobuf.
+    /// Returns a 406 for a kind without protobuf.
     pub(crate) fn protobuf_list_head_and_tail(
         resource: &ResourceType,
         meta: &ListMeta,
@@ -382,7 +382,7 @@ impl Format {
     /// Encodes an object, or its metadata, from a protobuf message of [`message`](Self::message).
     ///
     /// # Errors
-    /// 500 if the message is not an object's.
+    /// Returns a 500 if the message is not an object's.
     pub(crate) fn message_object(
         &self,
         resource: &ResourceType,
@@ -399,7 +399,7 @@ impl Format {
     /// Encodes one watch event from a protobuf message, as [`message_object`](Self::message_object) does.
     ///
     /// # Errors
-    /// Those of `message_object`.
+    /// Fails with the errors of `message_object`.
     pub(crate) fn message_event(
         &self,
         resource: &ResourceType,

@@ -601,7 +601,7 @@ impl Server {
     /// Also serves this API, whose source computes the objects for each request.
     ///
     /// # Errors
-    /// The API's APIService cannot be written.
+    /// Fails if the API's APIService cannot be written.
     pub fn aggregate(&self, api: &ComputedApi) -> BoxFuture<'_, Result<(), BuildError>> {
         self.api.table.add(computed::resource_types(api));
         let now = evenkeel_apimachinery::time::seconds(self.api.clock.now());
@@ -663,7 +663,7 @@ impl Server {
     /// the meantime. See [`snapshot`](crate::snapshot) for the contents and the restore.
     ///
     /// # Errors
-    /// The file exists or cannot be written.
+    /// Fails if the file exists or cannot be written.
     pub fn snapshot(&self, file: &std::path::Path) -> Result<(), store::SnapshotError> {
         self.api.store.snapshot(file)
     }

@@ -42,7 +42,7 @@ impl Server {
     /// Stores `object` (with UID and times) under the name in its metadata. Replaces an existing object.
     ///
     /// # Errors
-    /// The resource does not exist, or the store cannot write.
+    /// Fails if the resource does not exist, or the store cannot write.
     pub async fn put_unchecked(
         &self,
         api_version: &str,
@@ -84,7 +84,7 @@ impl Server {
     /// CustomResourceDefinitions among the objects are served immediately if their status has the condition `Established`.
     ///
     /// # Errors
-    /// The store cannot write.
+    /// Fails if the store cannot write.
     pub fn load(&self, objects: Vec<Value>) -> BoxFuture<'_, Result<Vec<Value>, UncheckedError>> {
         let is_definition = |object: &Value| object["kind"] == "CustomResourceDefinition";
         let (definitions, others): (Vec<_>, Vec<_>) = objects.into_iter().partition(is_definition);

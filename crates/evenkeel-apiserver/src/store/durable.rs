@@ -147,7 +147,7 @@ impl Durable {
     /// Commits a batch. The batch is on disk when this returns.
     ///
     /// # Errors
-    /// Reason why no part of the batch was written.
+    /// Returns the reason why no part of the batch was written.
     pub(super) fn commit(
         &mut self,
         batch: &[QueuedTransaction],

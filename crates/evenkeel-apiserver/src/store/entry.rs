@@ -259,7 +259,7 @@ impl Entry {
     /// Returns the object's protobuf message. `encode` creates it from the JSON at the first use.
     ///
     /// # Errors
-    /// The errors of `encode`.
+    /// Fails with the errors of `encode`.
     pub(crate) fn protobuf<E>(
         &self,
         encode: impl FnOnce(&[u8]) -> Result<Vec<u8>, E>,

@@ -240,7 +240,7 @@ impl Store {
     /// Waits until all staged writes are committed.
     ///
     /// # Errors
-    /// Some of the writes were refused.
+    /// Fails if some of the writes were refused.
     pub(crate) async fn settle(&self) -> Result<(), WriteError> {
         let (committed, staged) = {
             let pending = self.shared.pending();

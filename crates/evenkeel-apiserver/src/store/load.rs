@@ -16,7 +16,7 @@ use crate::resource::ResourcePrefix;
 /// may remove a key after all objects are rewritten.
 ///
 /// # Errors
-/// The engine cannot be read, a record is damaged, or an object cannot be decrypted.
+/// Fails if the engine cannot be read, a record is damaged, or an object cannot be decrypted.
 pub(super) fn load(
     backend: &dyn Backend,
     transformer: &dyn Transformer,

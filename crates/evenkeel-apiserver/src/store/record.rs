@@ -44,7 +44,7 @@ pub(crate) trait Transformer: Send + Sync {
     /// Returns the bytes to store for `value`.
     ///
     /// # Errors
-    /// Reason why the value cannot be stored. The store then refuses the write.
+    /// Returns the reason why the value cannot be stored. The store then refuses the write.
     fn transform_to_storage<'a>(
         &self,
         context: DataContext<'_>,
@@ -55,7 +55,7 @@ pub(crate) trait Transformer: Send + Sync {
     /// it does not change.
     ///
     /// # Errors
-    /// Reason why the value cannot be read. The server then does not start.
+    /// Returns the reason why the value cannot be read. The server then does not start.
     fn transform_from_storage<'a>(
         &self,
         context: DataContext<'_>,
@@ -141,7 +141,7 @@ fn shown_object(object: &Option<(String, String)>) -> String {
 /// Encodes an object or its deletion.
 ///
 /// # Errors
-/// Reason why the transformer refuses the value, or why the key is too long.
+/// Returns the reason why the transformer refuses the value, or why the key is too long.
 pub(super) fn encode(
     resource_prefix: &str,
     entry: &Entry,
@@ -191,7 +191,7 @@ pub(super) struct Head<'a> {
 /// Verifies a record's checksum without decoding its value.
 ///
 /// # Errors
-/// The record is damaged.
+/// Fails if the record is damaged.
 pub(super) fn verify(revision: u64, bytes: &[u8]) -> Result<Head<'_>, DamagedRecord> {
     split(revision, bytes).map(|(head, _)| head)
 }
@@ -199,7 +199,7 @@ pub(super) fn verify(revision: u64, bytes: &[u8]) -> Result<Head<'_>, DamagedRec
 /// Verifies and decodes a record.
 ///
 /// # Errors
-/// The record is damaged, or its value cannot be decrypted.
+/// Fails if the record is damaged, or its value cannot be decrypted.
 pub(super) fn decode<'a>(
     revision: u64,
     bytes: &'a [u8],

@@ -74,7 +74,7 @@ pub enum SnapshotError {
 /// Saves a snapshot of a data folder that no server uses, and verifies all its records.
 ///
 /// # Errors
-/// A server uses the folder, a record is damaged, or the file cannot be written. An error leaves no file.
+/// Fails if a server uses the folder, a record is damaged, or the file cannot be written. An error leaves no file.
 pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
     let source = data_dir.join(DATABASE);
     if !source.exists() && data_dir.join("pki").exists() {
@@ -87,7 +87,7 @@ pub fn save(data_dir: &Path, file: &Path) -> Result<Summary, SnapshotError> {
 /// watches must start again.
 ///
 /// # Errors
-/// The folder has data, the snapshot is damaged, or the folder cannot be written to. An error leaves no data.
+/// Fails if the folder has data, the snapshot is damaged, or the folder cannot be written to. An error leaves no data.
 pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
     require_snapshot(file)?;
     let database = open(file)?;
@@ -104,7 +104,7 @@ pub fn restore(file: &Path, data_dir: &Path) -> Result<Summary, SnapshotError> {
 /// the folder had data.
 ///
 /// # Errors
-/// A server uses the folder, or the files cannot be removed.
+/// Fails if a server uses the folder, or the files cannot be removed.
 pub fn discard(data_dir: &Path) -> Result<bool, SnapshotError> {
     let path = data_dir.join(DATABASE);
     // Holds the lock of the file until it is removed.
@@ -135,7 +135,7 @@ pub fn discard(data_dir: &Path) -> Result<bool, SnapshotError> {
 /// Verifies all records of a snapshot, or of the file in a data folder that no server uses. Does not change the file.
 ///
 /// # Errors
-/// The file cannot be read or is damaged.
+/// Fails if the file cannot be read or is damaged.
 pub fn verify(file: &Path) -> Result<Summary, SnapshotError> {
     require_snapshot(file)?;
     let database = open(file)?;

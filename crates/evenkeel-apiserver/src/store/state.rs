@@ -188,7 +188,7 @@ impl State {
     /// Rebuilds the indexes from all objects.
     ///
     /// # Errors
-    /// An object cannot be decoded; the message has its key.
+    /// Fails if an object cannot be decoded; the message has its key.
     pub(super) fn index_all(&mut self) -> Result<(), String> {
         for (resource_prefix, collection) in &mut self.collections {
             let Some(index) = &mut collection.index else { continue };

@@ -71,7 +71,7 @@ impl Pieces {
     /// Creates the chunks of a list in protobuf. Each object is encoded once for all clients until it changes.
     ///
     /// # Errors
-    /// 406 for an object without a protobuf message type.
+    /// Returns a 406 for an object without a protobuf message type.
     pub(super) fn protobuf(
         resource: &ResourceType,
         entries: Vec<Arc<Entry>>,

@@ -75,7 +75,7 @@ impl Checked<'_> {
     /// Evaluates the constant conversions and patterns of the expression, as cel-go does when it creates a program.
     ///
     /// # Errors
-    /// The first conversion or pattern that fails. The message begins like cel-go's.
+    /// Returns the error of the first conversion or pattern that fails. The message begins like cel-go's.
     pub fn instantiate(&self) -> Result<(), String> {
         constants::instantiate(self.program.expression())
             .map_err(|error| format!("program instantiation failed: {error}"))
@@ -96,7 +96,7 @@ impl Checked<'_> {
 /// Checks an expression that can use these variables.
 ///
 /// # Errors
-/// All errors with their locations and cel-go's messages.
+/// Returns all errors with their locations and cel-go's messages.
 pub fn check<'p>(program: &'p Program, variables: &[Variable]) -> Result<Checked<'p>, String> {
     let mut errors = Errors::default();
     let checked = checker::check(program, variables, &mut errors);

@@ -13,7 +13,7 @@ const MAX_DECIMAL_PLACES: usize = 1_074;
 /// Formats the verbs `%s`, `%d`, `%f`, `%e`, `%b`, `%x`, `%X` and `%o`; `%f` and `%e` may have a precision.
 ///
 /// # Errors
-/// A verb or its value is wrong, or the result is longer than `limit` in bytes.
+/// Fails if a verb or its value is wrong, or the result is longer than `limit` in bytes.
 pub(crate) fn format(text: &str, args: &Val<'_>, limit: u64) -> Result<String, Failure> {
     let mut out = Output { text: String::new(), limit };
     let mut rest = text;

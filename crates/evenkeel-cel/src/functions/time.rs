@@ -209,7 +209,7 @@ fn named_zone(name: &str) -> Result<TimeZone, String> {
 /// `None` if `text` has another form.
 ///
 /// # Errors
-/// The timestamp is out of range.
+/// Fails if the timestamp is out of range.
 pub(crate) fn parse_timestamp(text: &str) -> Option<Result<Time, String>> {
     let (date, rest) = text.split_once('T')?;
     let date = match date.as_bytes() {

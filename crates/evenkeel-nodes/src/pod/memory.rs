@@ -289,7 +289,7 @@ impl Memory {
     /// read these files. Writes to a container's own files are dropped once the run of the command has ended.
     ///
     /// # Errors
-    /// If the pod's files have no space left.
+    /// Fails if the pod's files have no space left.
     pub(crate) fn record(&mut self, pod: &Pod, command: &CommandWrites) -> Result<(), Full> {
         let slot = self.slot(pod, &command.container);
         let still_runs =

@@ -38,7 +38,7 @@ impl Expression {
     /// Parses a CEL expression. Its variable `self` is the object.
     ///
     /// # Errors
-    /// A syntax error, or a variable or function that does not exist.
+    /// Fails on a syntax error, and for a variable or function that does not exist.
     pub(crate) fn cel(source: &str) -> Result<Self, String> {
         let program = Program::parse(source)?;
         check(&program, &[Variable::new("self", Type::Dyn)])?;
@@ -74,7 +74,7 @@ impl ValueFrom {
     /// Returns an integer; `None` if the expression returns a string that is empty or not a number.
     ///
     /// # Errors
-    /// The CEL expression fails, or returns neither a number nor a duration nor a bool.
+    /// Fails if the CEL expression fails, or returns neither a number nor a duration nor a bool.
     pub(crate) fn integer(&self, object: &Value, now: Timestamp) -> Result<Option<i64>, String> {
         let value = match &self.expression {
             None => return Ok(self.default),
@@ -104,7 +104,7 @@ impl ValueFrom {
     /// has passed, the duration is negative. A CEL expression may also return a duration, or a number of nanoseconds.
     ///
     /// # Errors
-    /// The CEL expression fails, or does not return a duration.
+    /// Fails if the CEL expression fails, or does not return a duration.
     pub(crate) fn duration(&self, object: &Value, now: Timestamp) -> Result<Option<i64>, String> {
         let value = match &self.expression {
             None => return Ok(self.default),

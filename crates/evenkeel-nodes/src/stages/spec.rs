@@ -107,7 +107,7 @@ type Errors = Vec<String>;
 /// Reads a Stage.
 ///
 /// # Errors
-/// One sentence per error, with the field. An invalid Stage has no effect.
+/// Returns a sentence for each error, with the field. An invalid Stage has no effect.
 pub(crate) fn parse(name: &str, spec: &Value) -> Result<Stage, Errors> {
     let mut errors = Errors::new();
     let resource_ref = &spec["resourceRef"];

@@ -101,7 +101,7 @@ impl StageController {
     /// `preprocess`, `playStage`.
     ///
     /// # Errors
-    /// A request failed that may succeed later.
+    /// Fails if a request failed that may succeed later.
     pub(crate) async fn play_stage(
         &self,
         staged: &StagedObject<'_>,

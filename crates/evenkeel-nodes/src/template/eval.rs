@@ -30,7 +30,7 @@ impl Machine<'_> {
     /// Adds to the number of steps.
     ///
     /// # Errors
-    /// The template has taken more than [`MAX_STEPS`].
+    /// Fails if the template has taken more than [`MAX_STEPS`].
     pub(super) fn count_steps(&mut self, steps: usize) -> Result<(), String> {
         self.steps = self.steps.saturating_add(u64::try_from(steps).unwrap_or(u64::MAX));
         if self.steps > MAX_STEPS {

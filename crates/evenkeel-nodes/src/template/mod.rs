@@ -56,7 +56,7 @@ impl Template {
     /// Parses a template.
     ///
     /// # Errors
-    /// One sentence. It names an unknown function.
+    /// Fails on a syntax error or an unknown function. The error is a sentence, and names the function.
     pub(crate) fn parse(source: &str) -> Result<Self, String> {
         if source.len() > MAX_SOURCE {
             return Err(format!("the template is longer than {MAX_SOURCE} bytes"));
@@ -68,7 +68,7 @@ impl Template {
     /// Renders the template with an object as its dot.
     ///
     /// # Errors
-    /// One sentence: a function fails, or the output or the number of steps exceeds its limit.
+    /// Returns a sentence if a function fails, or if the output or the number of steps exceeds its limit.
     pub(crate) fn render(
         &self,
         object: &Value,

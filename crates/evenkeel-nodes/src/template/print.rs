@@ -86,7 +86,7 @@ fn number_text(number: &Number) -> String {
 /// precision.
 ///
 /// # Errors
-/// An unknown verb, or a width above 1000.
+/// Fails for an unknown verb, and for a width above 1000.
 pub(super) fn printf(format: &str, arguments: &[Value]) -> Result<String, String> {
     let (mut out, mut chars, mut arguments) =
         (String::new(), format.chars().peekable(), arguments.iter());

@@ -71,7 +71,7 @@ impl Routes {
     /// Adds the handler of a path.
     ///
     /// # Panics
-    /// When the path has a handler and `replaces` is false.
+    /// Panics if the path has a handler and `replaces` is false.
     pub(super) fn admit(&self, path: &str, handler: AdmissionHandler, replaces: bool) {
         let mut routes = self.routes.write().unwrap_or_else(PoisonError::into_inner);
         let earlier = routes.insert(path.to_owned(), Route::Admission(handler));

@@ -38,7 +38,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
     /// ```
     ///
     /// # Panics
-    /// When the path has a webhook already.
+    /// Panics if the path has a webhook already.
     #[doc(alias = "WithDefaulter")]
     pub fn defaults<F>(self, default: F) -> Self
     where
@@ -64,7 +64,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
     /// ```
     ///
     /// # Panics
-    /// When the path has a webhook already.
+    /// Panics if the path has a webhook already.
     pub fn defaults_async<F, Fut>(self, default: F) -> Self
     where
         F: Fn(K, AdmissionRequest) -> Fut + Send + Sync + 'static,
@@ -96,7 +96,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
     /// ```
     ///
     /// # Panics
-    /// When the path has a webhook of another builder already.
+    /// Panics if the path has a webhook of another builder already.
     #[doc(alias = "WithValidator")]
     pub fn validates<F, W>(self, validate: F) -> Self
     where
@@ -124,7 +124,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
     /// ```
     ///
     /// # Panics
-    /// When the path has a webhook of another builder already.
+    /// Panics if the path has a webhook of another builder already.
     pub fn validates_async<F, Fut, W>(self, validate: F) -> Self
     where
         F: Fn(K, Option<K>, AdmissionRequest) -> Fut + Send + Sync + 'static,
@@ -153,7 +153,7 @@ impl<'s, K: Hooked> WebhookBuilder<'s, K> {
     /// ```
     ///
     /// # Panics
-    /// When the path has a webhook of another builder already.
+    /// Panics if the path has a webhook of another builder already.
     #[doc(alias = "ValidateDelete")]
     pub fn validates_deletions<F, W>(self, validate: F) -> Self
     where

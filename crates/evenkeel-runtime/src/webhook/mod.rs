@@ -168,7 +168,7 @@ impl WebhookServer {
     /// ```
     ///
     /// # Panics
-    /// When the path has a webhook already.
+    /// Panics if the path has a webhook already.
     #[doc(alias = "Register")]
     pub fn admits<F, Fut>(&self, path: &str, handler: F)
     where

@@ -52,7 +52,7 @@ impl Selection {
 /// Returns the limit on the number of runs that the environment variable `EVENKEEL_RUNS` sets, or this default.
 ///
 /// # Panics
-/// If an environment variable that selects runs is invalid.
+/// Panics if an environment variable that selects runs is invalid.
 pub fn max_runs(default: usize) -> usize {
     Selection::of_environment().max_runs.unwrap_or(default)
 }
@@ -61,7 +61,7 @@ impl Exploration {
     /// Performs all runs, as [`explore`](super::explore()) does.
     ///
     /// # Panics
-    /// If a run fails.
+    /// Panics if a run fails.
     pub fn run<S>(&self, scenario: S) -> Explored
     where
         S: AsyncFn(User) -> Result<(), BoxError>,
@@ -75,7 +75,7 @@ impl Exploration {
     /// Returns the first failure.
     ///
     /// # Panics
-    /// If an environment variable that selects runs is invalid.
+    /// Panics if an environment variable that selects runs is invalid.
     pub fn check<S>(&self, scenario: S) -> Result<Explored, Box<Failure>>
     where
         S: AsyncFn(User) -> Result<(), BoxError>,

@@ -28,7 +28,7 @@ impl EndState {
     /// the current objects with generated names to it.
     ///
     /// # Errors
-    /// If the server does not answer.
+    /// Fails if the server does not respond.
     pub async fn observe(
         simulation: &Simulation,
         before: &[Value],
@@ -54,7 +54,7 @@ impl EndState {
 /// Returns the objects of all resources that the server of a simulation serves, without events.
 ///
 /// # Errors
-/// If the server does not answer.
+/// Fails if the server does not respond.
 pub async fn objects_before(simulation: &Simulation) -> Result<Vec<Value>, String> {
     all_objects(&simulation.server().client()).await
 }

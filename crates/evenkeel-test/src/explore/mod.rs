@@ -98,7 +98,8 @@ use crate::{BoxError, Program};
 /// ```
 ///
 /// # Panics
-/// If a run fails. The message has the fault, the differences, the last requests, and the variables that repeat the run.
+/// Panics if a run fails. The message has the fault, the differences, the last requests, and the variables that repeat
+/// the run.
 pub fn explore<S>(operator: impl Program, scenario: S) -> Explored
 where
     S: AsyncFn(User) -> Result<(), BoxError>,

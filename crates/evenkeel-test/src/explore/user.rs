@@ -43,7 +43,7 @@ impl User {
     /// [`Exploration::quiet`](super::Exploration::quiet), and have recovered from the fault if it has occurred.
     ///
     /// # Panics
-    /// If that takes more than two hours.
+    /// Panics if that takes more than two hours.
     pub async fn settle(&self) {
         self.settling.settle(self.quiet).await;
     }

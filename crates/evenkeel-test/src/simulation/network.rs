@@ -117,7 +117,7 @@ impl Network {
     /// that the world has settled.
     ///
     /// # Panics
-    /// If the wait has lasted two hours.
+    /// Panics if the wait has lasted two hours.
     pub(super) fn unsettled(&self, from: Timestamp, quiet: Duration) -> Duration {
         let recovers_from = *self.recovers_from.lock().unwrap_or_else(PoisonError::into_inner);
         let recovered = recovers_from.filter(|_| !self.recovery.is_zero());
@@ -142,7 +142,7 @@ impl Settling {
     /// Waits until no part has written anything but leases for `quiet`, and all have recovered.
     ///
     /// # Panics
-    /// If that takes more than two hours.
+    /// Panics if that takes more than two hours.
     pub async fn settle(&self, quiet: Duration) {
         let from = self.0.clock.now();
         loop {

@@ -89,7 +89,7 @@ struct RunningPart {
 /// Runs `test` on this thread, in a new runtime whose time is paused.
 ///
 /// # Panics
-/// If `test` panics.
+/// Panics if `test` panics.
 pub fn in_virtual_time<T>(test: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -225,7 +225,7 @@ impl Simulation {
     /// election.
     ///
     /// # Panics
-    /// If no program was added for the part.
+    /// Panics if no program was added for the part.
     pub fn start(&mut self, part: Part) {
         let entry = self.programs.get_mut(&part);
         let entry = entry.unwrap_or_else(|| panic!("there is no program {part}"));
@@ -258,7 +258,7 @@ impl Simulation {
     /// Ends a part like a crash: none of its further requests reaches the server.
     ///
     /// # Panics
-    /// If a task of the part still runs after half a minute.
+    /// Panics if a task of the part still runs after half a minute.
     pub async fn kill(&mut self, part: Part) {
         let Some(running_part) = self.running.remove(&part) else { return };
         running_part.wire.cut();
@@ -283,7 +283,7 @@ impl Simulation {
     /// Lets time pass until no part has written anything but leases for `quiet`, and all have recovered.
     ///
     /// # Panics
-    /// If that takes more than two hours.
+    /// Panics if that takes more than two hours.
     pub async fn settle(&mut self, quiet: Duration) {
         let from = self.clock().now();
         loop {
@@ -328,7 +328,7 @@ impl Simulation {
     /// of the elapsed time.
     ///
     /// # Panics
-    /// If `holds` does not return true within `limit`.
+    /// Panics if `holds` does not return true within `limit`.
     pub async fn until(
         &mut self,
         what: &str,
@@ -351,7 +351,7 @@ impl Simulation {
     /// Lets time pass, and checks that the parts write only leases and the end of event series observed before.
     ///
     /// # Panics
-    /// If a part writes anything else.
+    /// Panics if a part writes anything else.
     pub async fn stays_silent(&mut self, time: Duration) {
         let (before, begin) = (self.log().len(), self.clock().now());
         self.pass(time).await;

@@ -58,7 +58,7 @@ impl Source {
     /// Loads the file for the first time.
     ///
     /// # Errors
-    /// The file cannot be read, or its content is invalid. The error has the reason.
+    /// Fails if the file cannot be read, or its content is invalid. The error has the reason.
     pub(crate) fn load(
         path: &Path,
         server: String,

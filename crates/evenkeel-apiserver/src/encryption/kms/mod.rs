@@ -234,7 +234,7 @@ impl Kms {
     /// Encrypts a value with the current seed, even if that has expired since [`Kms::refusal`] permitted the value.
     ///
     /// # Errors
-    /// There is no seed yet, or the cipher fails.
+    /// Fails if there is no seed yet, or the cipher fails.
     pub(super) fn encrypt(&self, value: &[u8], authenticated: &[u8]) -> Result<Vec<u8>, String> {
         let (dek, source) = {
             let state = self.state();

@@ -37,7 +37,7 @@ impl Client {
     /// Creates a client, which connects at its first call.
     ///
     /// # Errors
-    /// A URL or a certificate is invalid.
+    /// Fails if a URL or a certificate is invalid.
     pub(super) fn new(options: &EtcdOptions) -> Result<Self, String> {
         let endpoints = options.servers.iter().map(|server| endpoint(server, options));
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;

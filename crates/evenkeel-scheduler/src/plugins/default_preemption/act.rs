@@ -105,7 +105,7 @@ impl Executor {
     /// Upstream: `prepareCandidate`.
     ///
     /// # Errors
-    /// If a victim cannot be evicted.
+    /// Fails if a victim cannot be evicted.
     pub(super) async fn prepare_candidate(
         self: &Arc<Self>,
         pod: &PodInfo,
