@@ -54,7 +54,7 @@ const BAD_CONDITIONS: [&str; 14] = [
     "Degraded",
 ];
 
-/// Reasons of waiting containers that are no problem: every container has them before it starts.
+/// Harmless reasons of waiting containers: every container has them before it starts.
 const USUAL_WAITS: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// Reason of conditions that only repeat the object's state. Another cause explains that state.

@@ -435,8 +435,8 @@ pub trait Planner: Send + Sync + 'static {
     }
 }
 
-/// Observer of the passes of a planner, which counts metrics, and informs event handlers of the next writes of a pass.
-/// `()` does nothing.
+/// Observer of a planner's passes. It counts metrics, and informs event handlers about the next writes of a pass. `()`
+/// does nothing.
 pub trait PassHandler<P: Planner>: Send + Sync + 'static {
     /// Handles the plan of a pass before its first action.
     fn on_planned(&self, observed: &P::Observed, planned: Planned<'_, P::Memory>) {

@@ -59,7 +59,7 @@ struct Difference {
 ///
 /// Upstream: `Compare`.
 pub(crate) fn compare(old: &Value, new: &Value, type_ref: TypeRef<'_>) -> Comparison {
-    // The object itself is no field.
+    // The object itself is not a field.
     let Difference { added, modified, removed } = walk(Some(old), Some(new), Some(type_ref));
     Comparison { added: added.children, modified: modified.children, removed: removed.children }
 }

@@ -58,7 +58,7 @@ impl WatchTracker {
         Some(CountedWatch { tracker: self.clone(), key })
     }
 
-    /// Returns the number of watches that receive a write: watches of all objects, of the namespace, and of the object.
+    /// Returns the number of watches that receive a write: those on all objects, on the namespace, and on the object.
     ///
     /// Upstream: `GetInterestedWatchCount`.
     pub(crate) fn interested_watch_count(&self, info: &RequestInfo<'_>) -> u64 {

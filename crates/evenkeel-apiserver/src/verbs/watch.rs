@@ -110,7 +110,7 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
         return Ok(only(content_type, frame));
     };
     let now = request.api.clock.instant();
-    // An event is no list: upstream ends a watch in the form of lists at the first one.
+    // An event is not a list: upstream ends a watch in a form of lists at its first event.
     let frames_fail = format.is_metadata_list();
     let allows_bookmarks = request.query.flag("allowWatchBookmarks");
     let sends_end_of_initial = allows_bookmarks && initial_events == Some(true);

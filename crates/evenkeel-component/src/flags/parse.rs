@@ -80,7 +80,7 @@ impl Flags {
 struct Parser<'a> {
     flags: &'a Flags,
     set_values: BTreeMap<&'static str, Value>,
-    /// Arguments that are no flags.
+    /// Arguments that are not flags.
     others: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Validation of the resources of a whole pod, and of the label keys of its affinity terms and spread constraints.
+//! Validation of pod-level resources, and of the label keys in affinity terms and spread constraints.
 
 use super::{names, pod_claims, quantity};
 use crate::pod_resources::{self, aggregate};

@@ -56,7 +56,7 @@ impl Template {
     /// Parses a template.
     ///
     /// # Errors
-    /// Fails on a syntax error or an unknown function. The error is a sentence, and names the function.
+    /// Fails on a syntax error, for an unknown function, and beyond the limits of size. The error is a sentence.
     pub(crate) fn parse(source: &str) -> Result<Self, String> {
         if source.len() > MAX_SOURCE {
             return Err(format!("the template is longer than {MAX_SOURCE} bytes"));

@@ -407,8 +407,9 @@ impl Executor {
     }
 }
 
-/// Returns whether `next` runs concurrently with `first`. Only reads, creates of one part of the plan, deletes, and
-/// patches of different objects without a live read of their owner do. `patched` contains the objects patched so far.
+/// Returns whether `next` runs concurrently with `first`. Only these actions do: reads, creates in one part of the
+/// plan, deletes, and patches of different objects that need no live read of their owner. `patched` contains the
+/// objects patched so far.
 fn run_together<'a>(first: &Action, next: &'a Action, patched: &mut HashSet<&'a Target>) -> bool {
     match first {
         Action::Read(_) => matches!(next, Action::Read(_)),

@@ -30,7 +30,7 @@ const MIN_STOP_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time that aborted tasks have to end.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Tasks of the groups of runnables, and of the parts of the manager that run between them.
+/// Task groups of the runnables, and of the parts of the manager that start between them.
 struct Groups {
     serving: Tasks,
     caches: Tasks,

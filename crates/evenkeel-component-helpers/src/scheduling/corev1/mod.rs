@@ -54,8 +54,8 @@ impl TolerationOperators {
             }
     }
 
-    /// Returns whether the comparison of the value of the taint with the value of the toleration has this result.
-    /// Values that are no integers never do.
+    /// Returns whether the comparison of the value of the taint with the value of the toleration has this result. The
+    /// comparison fails if a value is not an integer.
     ///
     /// Upstream: `compareNumericValues`.
     fn compares(self, taint: &Taint, toleration: &Toleration, ordering: Ordering) -> bool {
@@ -112,7 +112,7 @@ mod tests {
             ("Gt", "-5", "-4", true),
             ("Lt", "0", "-1", true),
             ("Gt", "9223372036854775806", "9223372036854775807", true),
-            // Values that are no integers of 64 bits, or are not written as such.
+            // Values that are not 64-bit integers, or have another notation.
             ("Lt", "9223372036854775808", "1", false),
             ("Gt", "1", "9223372036854775808", false),
             ("Lt", "0950", "900", false),

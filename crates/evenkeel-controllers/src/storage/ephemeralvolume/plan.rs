@@ -76,7 +76,7 @@ pub(super) fn count_creates(outcomes: &Outcomes) -> CreateCounts {
     let mut failures = 0;
     for outcome in &outcomes.0 {
         let is_request = outcome.created.is_some() || outcome.error.is_some();
-        // As upstream, a refusal because the namespace terminates is no failure.
+        // As upstream, a refusal because the namespace terminates is not a failure.
         let is_failure = outcome.error.as_ref().is_some_and(|error| !error.namespace_terminating);
         requests += u64::from(is_request);
         failures += u64::from(is_failure);

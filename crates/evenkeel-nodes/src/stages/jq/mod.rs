@@ -32,7 +32,7 @@ impl Query {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// Fails on a syntax error or an unknown function. The error is a sentence, and names the function.
+    /// Fails on a syntax error, for an unknown function, and beyond the limits of size. The error is a sentence.
     pub(crate) fn parse(source: &str) -> Result<Self, String> {
         if source.len() > MAX_SOURCE {
             return Err(format!("the expression is longer than {MAX_SOURCE} bytes"));

@@ -178,7 +178,7 @@ mod tests {
             (&[(100, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 7, None)], 100),
             (&[(100, "True", 7, None), (200, "True", 8, None)], 200),
-            // The status alone is no heartbeat: another client may have written it.
+            // The status alone is not a heartbeat: another client may have written it.
             (&[(100, "True", 7, None), (200, "Unknown", 7, None)], 100),
             (&[(100, "True", 7, Some(1)), (200, "True", 7, Some(1))], 100),
             (

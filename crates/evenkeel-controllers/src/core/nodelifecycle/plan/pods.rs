@@ -56,7 +56,7 @@ pub(crate) fn process_pod(
     let update = Update {
         // Event to record if the update succeeds.
         done: Some(node_not_ready_event(pod)),
-        // A deleted pod is no failure; other errors are returned below.
+        // A deleted pod is not a failure. Other errors are returned below.
         on_error: OnError::Ignore,
         ..Update::status(wire::target(pod), live.to_string())
     };
