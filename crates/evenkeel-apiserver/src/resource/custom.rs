@@ -86,16 +86,16 @@ impl Definition {
     /// `structuraldefaulting.Default`.
     pub(crate) fn prune_and_default(&self, object: &mut Value) {
         self.prune(object);
-        if let Some(structural) = self.structural(text(object, "apiVersion")) {
-            if !defaulting::set_defaults(object, structural) {
-                tracing::warn!(
-                    api_version = text(object, "apiVersion"),
-                    kind = text(object, "kind"),
-                    namespace = text(&object["metadata"], "namespace"),
-                    name = text(&object["metadata"], "name"),
-                    "the defaults of the object are too large; some are not set"
-                );
-            }
+        if let Some(structural) = self.structural(text(object, "apiVersion"))
+            && !defaulting::set_defaults(object, structural)
+        {
+            tracing::warn!(
+                api_version = text(object, "apiVersion"),
+                kind = text(object, "kind"),
+                namespace = text(&object["metadata"], "namespace"),
+                name = text(&object["metadata"], "name"),
+                "the defaults of the object are too large; some are not set"
+            );
         }
     }
 
