@@ -10,7 +10,7 @@
 //! | Status on the error channel: success, `NonZeroExitCode` with cause `ExitCode`, internal errors | `outcome::error_channel_message` |
 //! | Connections to ports of a pod | `port_forward::run` |
 //! | An idle connection ends after four hours | `session::run`, `spdy/connection.rs` |
-//! | Maximum number of connections, in total and per user | `limits::StreamLimits` |
+//! | Maximum number of connections, in total and per tenant | `limits::StreamLimits` |
 //!
 //! Upstream: `StreamTranslatorHandler`, `TunnelingHandler`, `wsstream.Conn`, `httpstream`, and the kubelet's `remotecommand` and
 //! `portforward`.

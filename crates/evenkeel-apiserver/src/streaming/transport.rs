@@ -19,6 +19,10 @@ const UPGRADE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a client's message in bytes; a larger one ends the connection.
 const MAX_MESSAGE: usize = 1024 * 1024;
 
+/// Maximum number of bytes that wait to be sent to the client: a message, and pongs. The socket drops pongs beyond it, so that
+/// a client that sends pings and never reads takes no more memory.
+const MAX_UNSENT: usize = MAX_MESSAGE + 64 * 1024;
+
 /// Maximum number of bytes of one read.
 const READ_SIZE: usize = 16 * 1024;
 
@@ -40,6 +44,7 @@ pub(super) async fn websocket(io: TokioIo<Upgraded>) -> Socket {
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_MESSAGE))
         .max_frame_size(Some(MAX_MESSAGE))
+        .max_write_buffer_size(MAX_UNSENT)
         // Send each message immediately.
         .write_buffer_size(0);
     WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await
