@@ -79,8 +79,20 @@ fn type_of(value: &Value) -> &'static str {
     }
 }
 
+/// Returns whether upstream decodes the number as an integer, or takes its float for one.
 fn is_integer(number: &serde_json::Number) -> bool {
-    number.is_i64() || number.is_u64() || number.as_f64().is_some_and(|n| n.fract() == 0.0)
+    number.is_i64() || number.as_f64().is_some_and(is_json_integer)
+}
+
+/// Greatest integer up to which a float holds every integer.
+const MAX_JSON_INTEGER: f64 = 9_007_199_254_740_991.0;
+
+/// Returns whether a float is an integer that JSON can hold exactly. Integers that exceed an int64 are none: typed clients
+/// could not decode them.
+///
+/// Upstream: `IsFloat64AJSONInteger`.
+fn is_json_integer(n: f64) -> bool {
+    n.fract() == 0.0 && n.abs() <= MAX_JSON_INTEGER
 }
 
 /// Validates the type of a value. Returns whether it is valid.
@@ -183,7 +195,12 @@ fn validate_number(
     let mut report = |why: String| errors.push(FieldError::invalid(path, value.clone(), why));
     let factor = if is_fraction && value.is_i64() { None } else { schema.multiple_of };
     let factor = factor.map(|factor| if value.is_i64() { factor.trunc() } else { factor });
-    if let Some(factor) = factor.filter(|f| *f > 0.0 && (n / f).fract() != 0.0) {
+    let is_multiple = |factor: f64| match value.as_i64() {
+        // An i128 has every i64, and the integral factors below 2^127.
+        Some(n) => i128::from(n) % (factor as i128).max(1) == 0,
+        None => is_json_integer(n / factor),
+    };
+    if let Some(factor) = factor.filter(|factor| *factor > 0.0 && !is_multiple(*factor)) {
         report(format!("{path} in body should be a multiple of {}", go_number(factor)));
     }
     if let Some(max) = schema.maximum {
@@ -369,6 +386,34 @@ mod tests {
         let mut errors = Vec::new();
         validate(value, old, &Structural::new(schema), "", &mut errors);
         errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn integers_fit_an_int64() {
+        let schema = Structural::new(&json!({"type": "object", "properties": {
+            "i": {"type": "integer"}, "m": {"type": "integer", "multipleOf": 3},
+            "p": {"x-kubernetes-int-or-string": true}}}));
+        let is_valid = |text: &str| {
+            let value: Value = serde_json::from_str(text).unwrap();
+            let mut errors = Vec::new();
+            validate(&value, None, &schema, "", &mut errors);
+            errors.is_empty()
+        };
+        for (text, want) in [
+            (r#"{"i": 9223372036854775807}"#, true),
+            (r#"{"i": -9223372036854775808}"#, true),
+            (r#"{"i": 9223372036854775808}"#, false),
+            (r#"{"i": 1e19}"#, false),
+            (r#"{"i": 1e300}"#, false),
+            (r#"{"i": 1e3}"#, true),
+            (r#"{"i": 1.5}"#, false),
+            (r#"{"p": 12345678901234567890}"#, false),
+            (r#"{"p": 5}"#, true),
+            (r#"{"m": 9223372036854775807}"#, false),
+            (r#"{"m": 9223372036854775806}"#, true),
+        ] {
+            assert_eq!(is_valid(text), want, "{text}");
+        }
     }
 
     #[test]

@@ -66,8 +66,8 @@ pub fn is_known(kind: &str, format: &str) -> bool {
 /// Returns whether a string has the format; an unknown format accepts any string.
 pub fn fits(format: &str, text: &str) -> bool {
     match format {
-        "date-time" | "datetime" => text.parse::<jiff::Timestamp>().is_ok(),
-        "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
+        "date-time" | "datetime" => is_date_time(text),
+        "date" => is_date(text),
         "ipv4" => text.parse::<Ipv4Addr>().is_ok(),
         "ipv6" => text.parse::<Ipv6Addr>().is_ok(),
         "cidr" => is_cidr(text),
@@ -187,6 +187,54 @@ fn is_duration(text: &str) -> bool {
     has_parts
 }
 
+/// Returns whether the text is a date, as `2006-01-02`.
+fn is_date(text: &str) -> bool {
+    text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok()
+}
+
+/// Returns whether the text is a date and time of RFC 3339, without leap seconds. As upstream, the letters `T` and `Z` may be
+/// small, the mark before the fraction may be any, and the offset has no range.
+///
+/// Upstream: `IsDateTime`.
+fn is_date_time(text: &str) -> bool {
+    let text = text.to_lowercase();
+    let mut parts = text.split('t');
+    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
+    is_date(date) && is_time(time)
+}
+
+/// Returns whether the text is a time with an offset, as `15:04:05.999z` or `15:04:05+07:00`.
+fn is_time(text: &str) -> bool {
+    let is_digits = |text: &str| text.bytes().all(|letter| letter.is_ascii_digit());
+    let is_two_digits = |text: &str| text.len() == 2 && is_digits(text);
+    let Some((clock, rest)) = text.split_at_checked(8) else { return false };
+    let mut fields = clock.split(':');
+    let is_clock = ["23", "59", "59"]
+        .into_iter()
+        .all(|max| fields.next().is_some_and(|field| is_two_digits(field) && field <= max));
+    let offset = rest.len().checked_sub(6).and_then(|at| rest.split_at_checked(at));
+    let fraction = match (rest.strip_suffix('z'), offset) {
+        (Some(fraction), _) => fraction,
+        (None, Some((fraction, offset))) => {
+            let zone = offset.strip_prefix(['+', '-']).and_then(|zone| zone.split_once(':'));
+            let is_offset =
+                zone.is_some_and(|(hours, minutes)| is_two_digits(hours) && is_two_digits(minutes));
+            if !is_offset {
+                return false;
+            }
+            fraction
+        }
+        (None, None) => return false,
+    };
+    let mut letters = fraction.chars();
+    let is_fraction = match letters.next() {
+        None => true,
+        Some('\n') => false,
+        Some(_) => !letters.as_str().is_empty() && is_digits(letters.as_str()),
+    };
+    is_clock && is_fraction
+}
+
 #[cfg(test)]
 mod tests {
     use super::fits;
@@ -208,5 +256,26 @@ mod tests {
             assert!(!fits(format, bad), "{format} {bad}");
         }
         assert!(fits("whatever", "x"));
+    }
+
+    #[test]
+    fn times_are_those_of_rfc_3339() {
+        for (text, want) in [
+            ("2020-01-01T00:00:00Z", true),
+            ("2020-01-01t23:59:59.123456789012+99:99", true),
+            ("2020-01-01T00:00:00,5z", true),
+            ("2020-01-01 00:00:00Z", false),
+            ("2020-01-01T00:00:60Z", false),
+            ("2020-01-01T24:00:00Z", false),
+            ("2020-01-01T00:00:00", false),
+            ("2020-01-01T00:00:00.Z", false),
+            ("2020-01-01T00:00:00+0100", false),
+            ("2020-02-30T00:00:00Z", false),
+            ("2020-01-01T00:00Z", false),
+            ("2020-01-01T0\u{e9}:00:00Z", false),
+            ("", false),
+        ] {
+            assert_eq!(fits("date-time", text), want, "{text}");
+        }
     }
 }
