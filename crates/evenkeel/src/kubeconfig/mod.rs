@@ -135,8 +135,12 @@ impl Kubeconfigs {
     pub(crate) fn write(&self, administrator: &str) -> Result<Option<String>> {
         let config = merge::parse(administrator).context("the cluster's kubeconfig")?;
         let config = merge::renamed(config, &self.context);
-        write_private(&self.own, &merge::print(&config)?)
-            .context("the kubeconfig cannot be written")?;
+        let printed = merge::print(&config)?;
+        // A restart on a full disk needs no room for what is already so.
+        let is_written = std::fs::read_to_string(&self.own).is_ok_and(|text| text == printed);
+        if !is_written {
+            write_private(&self.own, &printed).context("the kubeconfig cannot be written")?;
+        }
         let Some(user) = &self.user else { return Ok(None) };
         let mut previous = None;
         user.change(|users| {
@@ -220,7 +224,11 @@ impl UserKubeconfig {
         };
         let mut config = merge::parse(&text)
             .with_context(|| format!("{} cannot be read as a kubeconfig", path.display()))?;
-        if change(&mut config) { write_private(path, &merge::print(&config)?) } else { Ok(()) }
+        if !change(&mut config) {
+            return Ok(());
+        }
+        let printed = merge::print(&config)?;
+        if printed == text { Ok(()) } else { write_private(path, &printed) }
     }
 }
 
