@@ -311,11 +311,11 @@ impl Console {
         self.visit();
         if is_form {
             return match self.carry_out(&session, path, &form).await {
-                Ok(Done::At(href)) if path == "/logout" => {
+                Ok(FormResponse::At(href)) if path == "/logout" => {
                     with_cookie(&href, &site.remove_cookie())
                 }
-                Ok(Done::At(href)) => redirect(&href),
-                Ok(Done::Page(content, section)) => {
+                Ok(FormResponse::At(href)) => redirect(&href),
+                Ok(FormResponse::Page(content, section)) => {
                     let (title, html) = (&*content.title, &*content.html);
                     self.frame(StatusCode::OK, title, section, "", viewer(Some(&session)), html)
                 }
@@ -447,7 +447,7 @@ impl Console {
         session: &Arc<Session>,
         path: &str,
         form: &str,
-    ) -> Result<Done, PageError> {
+    ) -> Result<FormResponse, PageError> {
         let edited = match Route::parse(path, "") {
             Some(Route::Edit(object)) => Some(object),
             _ => None,
@@ -467,34 +467,34 @@ impl Console {
         }
         if path == "/logout" {
             self.sessions.log_out(session);
-            return Ok(Done::At("/login".to_owned()));
+            return Ok(FormResponse::At("/login".to_owned()));
         }
         if let Some(object) = edited {
             let content = self.edit(session, &object, Some(field("yaml").unwrap_or_default()));
-            return Ok(Done::Page(content.await?, "/objects"));
+            return Ok(FormResponse::Page(content.await?, "/objects"));
         }
         match path {
             "/what-if" => {
                 return Ok(match self.start_what_if(session, form).await? {
-                    None => Done::At(path.to_owned()),
-                    Some(content) => Done::Page(content, "/what-if"),
+                    None => FormResponse::At(path.to_owned()),
+                    Some(content) => FormResponse::Page(content, "/what-if"),
                 });
             }
             "/what-if/cancel" => {
                 self.cancel_what_if(session, &field("run").unwrap_or_default()).await?;
-                return Ok(Done::At("/what-if".to_owned()));
+                return Ok(FormResponse::At("/what-if".to_owned()));
             }
             _ => {}
         }
         if let Some(what) = switch {
             self.switch_simulation(session, what, field).await?;
-            return Ok(Done::At(simulation::PATH.to_owned()));
+            return Ok(FormResponse::At(simulation::PATH.to_owned()));
         }
         let change = Change::of_form(field).ok_or_else(|| PageError {
             status: StatusCode::BAD_REQUEST,
             message: "The form names no annotation of the simulation, or no object.".to_owned(),
         })?;
-        Ok(Done::At(session.source.change(&change).await?.href()))
+        Ok(FormResponse::At(session.source.change(&change).await?.href()))
     }
 
     /// Responds with a stream that sends the content of a page whenever it changes (server-sent events).
@@ -535,7 +535,7 @@ impl Console {
 }
 
 /// Response to a submitted form.
-enum Done {
+enum FormResponse {
     /// Another page, by its path.
     At(String),
     /// This content, in this section of the navigation.

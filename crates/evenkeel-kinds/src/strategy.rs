@@ -189,7 +189,7 @@ pub enum StatusStrategy {
     /// Changes `status` and `metadata`: built-in kind.
     StatusAndMetadata,
     /// Changes `status` only, but records managers of metadata before it resets them: built-in kind such as ResourceClaim.
-    StatusOnlyWithManagers,
+    StatusOnlyKeepingManagers,
     /// Changes `status`, and `metadata` except labels: Deployment.
     Deployment,
 }
@@ -201,7 +201,7 @@ impl StatusStrategy {
             ("apps", "Deployment") => Self::Deployment,
             ("flowcontrol.apiserver.k8s.io", _) => Self::StatusOnly,
             (group, kind) if status_update_resets_metadata(group, kind) => {
-                Self::StatusOnlyWithManagers
+                Self::StatusOnlyKeepingManagers
             }
             _ => Self::StatusAndMetadata,
         }
@@ -232,7 +232,7 @@ pub fn prepare_status_update(strategy: StatusStrategy, new: &mut Value, old: &Va
     match strategy {
         StatusStrategy::StatusOnly => reset_all_but_status_and_managed_fields(new, old),
         StatusStrategy::StatusAndMetadata => reset_all_but_metadata_and_status(new, old),
-        StatusStrategy::StatusOnlyWithManagers => {
+        StatusStrategy::StatusOnlyKeepingManagers => {
             prepare_status_update(StatusStrategy::StatusAndMetadata, new, old);
             reset_metadata_for_status(new, old);
         }
@@ -408,7 +408,7 @@ mod tests {
         let mut metadata_changed = metadata_kept.clone();
         metadata_changed["metadata"]["labels"]["a"] = json!("2");
         assert_eq!(changed(StatusStrategy::StatusAndMetadata, &sent), metadata_changed);
-        assert_eq!(changed(StatusStrategy::StatusOnlyWithManagers, &sent), metadata_kept);
+        assert_eq!(changed(StatusStrategy::StatusOnlyKeepingManagers, &sent), metadata_kept);
         assert_eq!(changed(StatusStrategy::Deployment, &sent), metadata_kept);
     }
 
@@ -437,7 +437,7 @@ mod tests {
         for (strategy, label) in [
             (StatusStrategy::StatusOnly, "1"),
             (StatusStrategy::StatusAndMetadata, "2"),
-            (StatusStrategy::StatusOnlyWithManagers, "1"),
+            (StatusStrategy::StatusOnlyKeepingManagers, "1"),
             (StatusStrategy::Deployment, "1"),
         ] {
             let mut new = sent.clone();

@@ -386,7 +386,7 @@ impl PodWorkers {
     /// has not started.
     fn recall_memory(&self, key: &Key, pod: &Pod, facts: &mut Facts<'_>, node: usize) -> Memory {
         let mut state = self.lock();
-        state.unstage(key, Some(pod));
+        state.stop_following_stages(key, Some(pod));
         let known = state.synced_pods.get_mut(key);
         if let Some(synced) = known.filter(|synced| *synced.uid == *pod.meta.uid) {
             synced.commands.clear();
@@ -560,7 +560,7 @@ impl PodWorkers {
         if let Some(deleted) = state.synced_pods.remove(key) {
             state.release_address(&deleted);
         }
-        state.unstage(key, None);
+        state.stop_following_stages(key, None);
         drop(state);
         if let Some(stage_controller) = &self.stage_controller {
             stage_controller.forget(ResourceRef::Pod, key);

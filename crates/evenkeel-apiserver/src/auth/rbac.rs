@@ -241,81 +241,94 @@ impl RuleResolver {
     }
 }
 
+/// Rules of each role. The key is whether the role is a ClusterRole, and its key in the store.
+type Roles = HashMap<(bool, Box<str>), Arc<[PolicyRule]>>;
+
 /// Resolves each binding to the rules of its role, and indexes the grants by user and group.
 ///
 /// Upstream: `VisitRulesFor`, `GetRoleReferenceRules`.
 pub(super) fn resolve(store: &Store, version: [u64; 4]) -> RuleResolver {
     let mut resolver = RuleResolver { version, ..RuleResolver::default() };
-    // Rules of each role. The map's key is whether the role is a ClusterRole, and the role's key in the store.
-    let mut roles: HashMap<(bool, Box<str>), Arc<[PolicyRule]>> = HashMap::new();
-    for (is_cluster_role, resource_prefix) in [(true, CLUSTER_ROLES), (false, ROLES)] {
-        for entry in store.all(resource_prefix) {
-            match serde_json::from_slice::<Role>(entry.json()) {
-                Ok(role) => {
-                    roles.insert(
-                        (is_cluster_role, (*entry.key).into()),
-                        role.rules.unwrap_or_default().into(),
-                    );
-                }
-                Err(error) => {
-                    resolver.unreadable.push(format!("role {}: {error}", entry.key));
-                }
-            }
-        }
-    }
+    let roles = read_roles(store, &mut resolver.unreadable);
     resolver.node = roles.get(&(true, "system:node".into())).cloned();
     for (is_cluster_binding, resource_prefix) in
         [(true, CLUSTER_ROLE_BINDINGS), (false, ROLE_BINDINGS)]
     {
         for entry in store.all(resource_prefix) {
-            let binding = match serde_json::from_slice::<Binding>(entry.json()) {
-                Ok(binding) => binding,
+            match serde_json::from_slice::<Binding>(entry.json()) {
+                Ok(binding) => {
+                    resolver.add_binding(&entry.key, is_cluster_binding, binding, &roles);
+                }
                 Err(error) => {
                     resolver.unreadable.push(format!("role binding {}: {error}", entry.key));
-                    continue;
-                }
-            };
-            let namespace = match entry.key.split_once('/') {
-                Some((namespace, _)) if !is_cluster_binding => Some(Box::from(namespace)),
-                _ => None,
-            };
-            let is_cluster_role = &*binding.role_ref.kind == "ClusterRole";
-            let key = match (&namespace, is_cluster_role) {
-                (Some(namespace), false) => format!("{namespace}/{}", binding.role_ref.name).into(),
-                _ => binding.role_ref.name.clone(),
-            };
-            let rules = roles.get(&(is_cluster_role, key)).cloned();
-            let rules = rules.ok_or_else(|| {
-                let role = &binding.role_ref;
-                Arc::new(MissingRole::new(&role.kind, &role.name))
-            });
-            let description: Arc<str> =
-                describe_binding(&entry.key, is_cluster_binding, &binding.role_ref).into();
-            for subject in binding.subjects.unwrap_or_default() {
-                let grant = Grant {
-                    namespace: namespace.clone(),
-                    rules: rules.clone(),
-                    description: description.clone(),
-                };
-                match &*subject.kind {
-                    "User" => resolver.users.entry(subject.name).or_default().push(grant),
-                    "Group" => resolver.groups.entry(subject.name).or_default().push(grant),
-                    "ServiceAccount" => {
-                        let account_namespace = if subject.namespace.is_empty() {
-                            namespace.as_deref().unwrap_or_default()
-                        } else {
-                            &subject.namespace
-                        };
-                        let name =
-                            format!("system:serviceaccount:{account_namespace}:{}", subject.name);
-                        resolver.users.entry(name.into()).or_default().push(grant);
-                    }
-                    _ => {}
                 }
             }
         }
     }
     resolver
+}
+
+/// Reads the rules of all roles. Adds those that cannot be decoded to `unreadable`.
+fn read_roles(store: &Store, unreadable: &mut Vec<String>) -> Roles {
+    let mut roles = Roles::new();
+    for (is_cluster_role, resource_prefix) in [(true, CLUSTER_ROLES), (false, ROLES)] {
+        for entry in store.all(resource_prefix) {
+            match serde_json::from_slice::<Role>(entry.json()) {
+                Ok(role) => {
+                    let rules = role.rules.unwrap_or_default().into();
+                    roles.insert((is_cluster_role, (*entry.key).into()), rules);
+                }
+                Err(error) => unreadable.push(format!("role {}: {error}", entry.key)),
+            }
+        }
+    }
+    roles
+}
+
+impl RuleResolver {
+    /// Adds the grants of a binding, whose key in the store this is, to its subjects.
+    fn add_binding(
+        &mut self,
+        key: &str,
+        is_cluster_binding: bool,
+        binding: Binding,
+        roles: &Roles,
+    ) {
+        let Binding { role_ref, subjects } = binding;
+        let namespace = match key.split_once('/') {
+            Some((namespace, _)) if !is_cluster_binding => Some(Box::from(namespace)),
+            _ => None,
+        };
+        let is_cluster_role = &*role_ref.kind == "ClusterRole";
+        let role_key = match (&namespace, is_cluster_role) {
+            (Some(namespace), false) => format!("{namespace}/{}", role_ref.name).into(),
+            _ => role_ref.name.clone(),
+        };
+        let rules = roles.get(&(is_cluster_role, role_key)).cloned();
+        let rules = rules.ok_or_else(|| Arc::new(MissingRole::new(&role_ref.kind, &role_ref.name)));
+        let description: Arc<str> = describe_binding(key, is_cluster_binding, &role_ref).into();
+        for subject in subjects.unwrap_or_default() {
+            let grant = Grant {
+                namespace: namespace.clone(),
+                rules: rules.clone(),
+                description: description.clone(),
+            };
+            match &*subject.kind {
+                "User" => self.users.entry(subject.name).or_default().push(grant),
+                "Group" => self.groups.entry(subject.name).or_default().push(grant),
+                "ServiceAccount" => {
+                    let account_namespace = match &*subject.namespace {
+                        "" => namespace.as_deref().unwrap_or_default(),
+                        account_namespace => account_namespace,
+                    };
+                    let name =
+                        format!("system:serviceaccount:{account_namespace}:{}", subject.name);
+                    self.users.entry(name.into()).or_default().push(grant);
+                }
+                _ => {}
+            }
+        }
+    }
 }
 
 /// Joins the distinct errors into one message. Returns `None` without errors.

@@ -35,7 +35,7 @@ impl PodWorkers {
         node_index: usize,
     ) -> Result<Option<Duration>, ApiError> {
         let node = &self.options.nodes[node_index];
-        let pod_ip = self.lock().stage(key, pod).unwrap_or(node.ip);
+        let pod_ip = self.lock().follow_stages(key, pod).unwrap_or(node.ip);
         let staged = StagedObject {
             resource: ResourceRef::Pod,
             key,
@@ -54,12 +54,12 @@ impl PodWorkers {
 impl State {
     /// Records that the pod follows Stages, and returns the pod's own IP; `None` with `hostNetwork`. A pod that followed
     /// the built-in life cycle keeps its IP.
-    fn stage(&mut self, key: &Key, pod: &Pod) -> Option<Ipv4Addr> {
+    fn follow_stages(&mut self, key: &Key, pod: &Pod) -> Option<Ipv4Addr> {
         let uid = &pod.meta.uid;
         if let Some(staged) = self.staged_pods.get(key).filter(|staged| staged.uid == *uid) {
             return staged.ip;
         }
-        self.unstage(key, None);
+        self.stop_following_stages(key, None);
         // The pod leaves the built-in life cycle. A replaced pod of the same name releases its IP.
         let built_in_state = match self.synced_pods.remove(key) {
             Some(replaced) if replaced.uid != *uid => {
@@ -83,7 +83,7 @@ impl State {
 
     /// Records that the pod no longer follows Stages. Releases its IP, unless the status of `kept`, the pod that continues
     /// with the built-in life cycle, has this IP.
-    pub(super) fn unstage(&mut self, key: &Key, kept: Option<&Pod>) {
+    pub(super) fn stop_following_stages(&mut self, key: &Key, kept: Option<&Pod>) {
         if self.staged_pods.is_empty() {
             return;
         }

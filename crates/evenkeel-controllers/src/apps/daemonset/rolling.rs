@@ -33,12 +33,12 @@ pub(crate) fn roll_out(sync: &mut DaemonSetSync<'_>) {
 
 /// The new and the old pod of a node: the pod of the update revision, and the pod of an older one.
 #[derive(Debug, Clone, Copy)]
-struct Pair<'a> {
+struct OldAndNewPod<'a> {
     new: Option<&'a Arc<Pod>>,
     old: Option<&'a Arc<Pod>>,
 }
 
-impl<'a> Pair<'a> {
+impl<'a> OldAndNewPod<'a> {
     /// Finds the new and the old pod among a node's pods, without terminating pods. Returns `None` if the node has two
     /// new or two old pods; a later reconciliation deletes one of them. Upstream: `findUpdatedPodsOnNode`.
     fn find(sync: &DaemonSetSync<'a>, pods: &[&'a Arc<Pod>]) -> Option<Self> {
@@ -60,14 +60,14 @@ fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     let mut unavailable_old = Vec::new();
     let mut available_old = Vec::new();
     for pods in sync.by_node.values() {
-        match Pair::find(sync, pods) {
-            Some(Pair { new: Some(new), old: None }) => {
+        match OldAndNewPod::find(sync, pods) {
+            Some(OldAndNewPod { new: Some(new), old: None }) => {
                 unavailable_nodes += usize::from(!sync.is_available(new));
             }
-            Some(Pair { new: None, old: Some(old) }) if sync.is_available(old) => {
+            Some(OldAndNewPod { new: None, old: Some(old) }) if sync.is_available(old) => {
                 available_old.push(old);
             }
-            Some(Pair { new: None, old: Some(old) }) => {
+            Some(OldAndNewPod { new: None, old: Some(old) }) => {
                 unavailable_old.push(old);
                 unavailable_nodes += 1;
             }
@@ -103,7 +103,7 @@ fn surge(
     let mut replaced_pods = Vec::new();
     let mut misplaced_pods = Vec::new();
     for (name, pods) in &sync.by_node {
-        let Some(pair) = Pair::find(sync, pods) else {
+        let Some(pair) = OldAndNewPod::find(sync, pods) else {
             surging_nodes += 1;
             continue;
         };

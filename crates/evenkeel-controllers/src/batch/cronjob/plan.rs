@@ -6,8 +6,8 @@
 //! | documented rule | implemented in |
 //! |---|---|
 //! | `schedule`, `timeZone` | `times::of`, `times::due` |
-//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `start_due_job`, `times::due` |
-//! | `concurrencyPolicy`: `Allow`, `Forbid` | `start_due_job` |
+//! | `startingDeadlineSeconds`, missed times (`MissSchedule`, `TooManyMissedTimes`) | `due_time`, `times::due` |
+//! | `concurrencyPolicy`: `Allow`, `Forbid` | `apply_concurrency_policy` |
 //! | `concurrencyPolicy`: `Replace` | `replace_active_jobs` |
 //! | `suspend` | `plan` |
 //! | `successfulJobsHistoryLimit`, `failedJobsHistoryLimit` | `history::surplus` |
@@ -89,38 +89,7 @@ fn parse_schedule(observed: &Observed, plan: &mut Plan) -> Option<ZonedSchedule>
 /// `syncCronJob`.
 fn start_due_job(observed: &Observed, schedule: &ZonedSchedule, now: Timestamp, plan: &mut Plan) {
     let cron = &*observed.cron;
-    let target = wire::target(cron);
-    let deadline = cron.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
-    let not_before = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
-    let due = match schedule.due(cron, not_before, now) {
-        Ok(due) => due,
-        Err(error) => {
-            let message = format!("invalid schedule: {} : {error}", cron.spec.schedule);
-            return plan.push(Action::Event(EventRecord::warning(
-                target,
-                "InvalidSchedule",
-                message,
-            )));
-        }
-    };
-    if let Some(delay) = schedule.until_next(cron, now) {
-        plan.requeue_after(delay);
-    }
-    let Some(at) = due.at else { return };
-    if due.missed == MissedSchedules::Many {
-        let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or \
-                       check clock skew";
-        plan.push(Action::Event(EventRecord::warning(
-            target.clone(),
-            "TooManyMissedTimes",
-            message,
-        )));
-    }
-    if not_before.is_some_and(|not_before| at < not_before) {
-        let scheduled = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
-        let message = format!("Missed scheduled time to start a job: {scheduled}");
-        return plan.push(Action::Event(EventRecord::warning(target, "MissSchedule", message)));
-    }
+    let Some(at) = due_time(observed, schedule, now, plan) else { return };
     let run = Run { at };
     let name = run.job_name(cron);
     let job_exists = observed.jobs.iter().any(|job| *job.meta.name == *name)
@@ -128,25 +97,76 @@ fn start_due_job(observed: &Observed, schedule: &ZonedSchedule, now: Timestamp, 
     if job_exists || observed.last_schedule() == Some(at) {
         return;
     }
+    if apply_concurrency_policy(observed, plan) {
+        // `status` records an event about a failure, except for AlreadyExists.
+        let done =
+            EventRecord::normal(wire::target(cron), "SuccessfulCreate", "Created job {name}");
+        plan.push(Create {
+            done: Some(done),
+            ..Create::new(Job::kind(), &cron.meta.namespace, run.job_json(cron))
+        });
+    }
+}
+
+/// Returns the most recent scheduled time, if its Job may still start: `startingDeadlineSeconds` has not passed. Requeues
+/// the CronJob for the next time, and records events about missed times.
+fn due_time(
+    observed: &Observed,
+    schedule: &ZonedSchedule,
+    now: Timestamp,
+    plan: &mut Plan,
+) -> Option<Timestamp> {
+    let cron = &*observed.cron;
+    let warn = |plan: &mut Plan, reason, message: String| {
+        plan.push(Action::Event(EventRecord::warning(wire::target(cron), reason, message)));
+    };
+    let deadline = cron.spec.starting_deadline_seconds.map(SignedDuration::from_secs);
+    let not_before = deadline.and_then(|deadline| now.checked_sub(deadline).ok());
+    let due = match schedule.due(cron, not_before, now) {
+        Ok(due) => due,
+        Err(error) => {
+            let message = format!("invalid schedule: {} : {error}", cron.spec.schedule);
+            warn(plan, "InvalidSchedule", message);
+            return None;
+        }
+    };
+    if let Some(delay) = schedule.until_next(cron, now) {
+        plan.requeue_after(delay);
+    }
+    let at = due.at?;
+    if due.missed == MissedSchedules::Many {
+        let message = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or \
+                       check clock skew";
+        warn(plan, "TooManyMissedTimes", message.to_owned());
+    }
+    if not_before.is_some_and(|not_before| at < not_before) {
+        let scheduled = at.strftime("%a, %d %b %Y %H:%M:%S +0000");
+        let message = format!("Missed scheduled time to start a job: {scheduled}");
+        warn(plan, "MissSchedule", message);
+        return None;
+    }
+    Some(at)
+}
+
+/// Applies `concurrencyPolicy`. Returns whether a Job may start: with `Forbid`, only if no other one is active. With
+/// `Replace`, deletes the active ones.
+fn apply_concurrency_policy(observed: &Observed, plan: &mut Plan) -> bool {
+    let cron = &*observed.cron;
     let has_active_job = observed.unfinished_in_active_list().next().is_some()
         || observed.unrecorded_active_jobs().next().is_some();
     match &*cron.spec.concurrency_policy {
         "Forbid" if has_active_job => {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            return plan.push(Action::Event(EventRecord::normal(
-                target,
-                "JobAlreadyActive",
-                message,
-            )));
+            let target = wire::target(cron);
+            plan.push(Action::Event(EventRecord::normal(target, "JobAlreadyActive", message)));
+            false
         }
-        "Replace" => replace_active_jobs(observed, plan),
-        _ => {}
+        "Replace" => {
+            replace_active_jobs(observed, plan);
+            true
+        }
+        _ => true,
     }
-    // `status` records an event about a failure, except for AlreadyExists.
-    plan.push(Create {
-        done: Some(EventRecord::normal(target, "SuccessfulCreate", "Created job {name}")),
-        ..Create::new(Job::kind(), &cron.meta.namespace, run.job_json(cron))
-    });
 }
 
 /// Deletes the active Jobs for `concurrencyPolicy: Replace`. If a deletion fails, the new Job is not created. Upstream:

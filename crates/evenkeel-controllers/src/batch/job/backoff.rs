@@ -21,7 +21,8 @@ const MAX_BACKOFF: Duration = Duration::from_mins(10);
 /// counts the existing pods, whereas upstream starts from zero.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Failures {
-    number: u32,
+    /// Number of consecutive failures: those since the last success.
+    consecutive: u32,
     last_failure: Option<Timestamp>,
     /// Uids of counted pods that still have the finalizer.
     counted: HashSet<Text>,
@@ -43,23 +44,27 @@ impl Failures {
         let succeeded = uncounted().filter(|pod| pod::has_succeeded(pod));
         let failed = uncounted().filter(|pod| !pod::has_succeeded(pod));
         let last_success = succeeded.map(|pod| pod::finished_at(pod)).max();
-        let (mut number, mut last_failure) = match (earlier, last_success) {
-            (Some(earlier), None) => (earlier.number, earlier.last_failure),
+        let (mut consecutive, mut last_failure) = match (earlier, last_success) {
+            (Some(earlier), None) => (earlier.consecutive, earlier.last_failure),
             _ => (0, None),
         };
         for failure in failed.map(|pod| pod::finished_at(pod)) {
             if last_success.is_none_or(|success| failure > success) {
-                number = number.saturating_add(1);
+                consecutive = consecutive.saturating_add(1);
                 last_failure = last_failure.max(Some(failure));
             }
         }
         let tracked = ended_pods.iter().filter(|pod| pod::is_tracked(pod));
-        Self { number, last_failure, counted: tracked.map(|pod| pod.meta.uid.clone()).collect() }
+        Self {
+            consecutive,
+            last_failure,
+            counted: tracked.map(|pod| pod.meta.uid.clone()).collect(),
+        }
     }
 
     /// Returns the remaining backoff. Upstream: `getRemainingTime`.
     pub(super) fn remaining(&self, now: Timestamp) -> Duration {
-        self.last_failure.map_or(Duration::ZERO, |last| remaining(self.number, last, now))
+        self.last_failure.map_or(Duration::ZERO, |last| remaining(self.consecutive, last, now))
     }
 }
 

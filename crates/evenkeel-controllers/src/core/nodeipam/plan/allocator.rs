@@ -94,13 +94,13 @@ impl Allocator {
             self.sets.iter_mut().zip(cidrs).for_each(|(set, cidr)| set.allocate(cidr));
             self.allocated.insert(name.into(), cidrs.clone());
         } else if matches!(verdict, Verdict::Exhausted(_)) {
-            self.count_vain_allocation();
+            self.count_failed_allocation();
         }
     }
 
     /// Counts a failed allocation in the metrics. As upstream, allocates from the sets before the exhausted one and
     /// releases these CIDRs immediately.
-    fn count_vain_allocation(&mut self) {
+    fn count_failed_allocation(&mut self) {
         let mut allocated = Vec::new();
         for set in &mut self.sets {
             let Some(part) = set.allocate_next() else { break };
