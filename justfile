@@ -46,6 +46,14 @@ record *ARGUMENTS:
     tests/upstream/build target/upstream cloud-controller-manager
     tests/upstream/record {{ARGUMENTS}}
 
+# Mutants of a crate, or of the files whose paths have one of the parts: which do its unit tests not catch?
+mutants CRATE *PARTS:
+    cargo run --manifest-path tests/mutants/Cargo.toml -- unit --package {{CRATE}} {{PARTS}}
+
+# Programs that forget one thing: does the simulation notice each?
+crippled *NAMES:
+    cargo run --manifest-path tests/mutants/Cargo.toml -- simulation {{NAMES}}
+
 # The packages, as a project outside of this workspace uses them.
 outsider *VERSIONS:
     tests/outsider/run {{VERSIONS}}

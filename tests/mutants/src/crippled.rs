@@ -13,8 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time in which the scenarios of one entry end, unless the change lets them run forever.
-const LIMIT: Duration = Duration::from_secs(600);
+/// Time in which the scenarios of one entry end, unless the change lets them run forever. That counts as noticed.
+const LIMIT: Duration = Duration::from_secs(180);
 
 /// The list of changes.
 #[derive(Deserialize)]
@@ -115,7 +115,7 @@ pub fn run(program: &Program, list: &[Crippled], chosen: &[usize]) -> Result<Vec
     let filters: BTreeSet<&str> =
         chosen.iter().flat_map(|index| &list[*index].scenarios).map(String::as_str).collect();
     let filters: Vec<&str> = filters.into_iter().collect();
-    let passes = program.passes(0, &filters, false, LIMIT * 3)?;
+    let passes = program.passes(0, &filters, false, LIMIT * 10)?;
     ensure!(passes, "the scenarios fail without a change: {}", filters.join(" "));
     let mut unnoticed = Vec::new();
     for index in chosen {
