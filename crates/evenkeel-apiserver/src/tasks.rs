@@ -32,6 +32,11 @@ impl Tasks {
         });
     }
 
+    /// Creates a group of tasks that also end when the group is dropped.
+    pub(crate) fn child(&self) -> Self {
+        Self(self.0.child())
+    }
+
     /// Starts work that ends within about a minute, and that holds no reference to the server. A panic is only logged.
     pub(crate) fn spawn_brief(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn_finite("rest of a request", work);

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 
 use super::anonymous::Anonymous;
 use super::front_proxy::RequestHeaderOptions;
-use super::oidc::JwtAuthenticator;
+use super::oidc::Source;
 use super::response::{Notes, Outcome, Response, intersect};
 use super::serviceaccount::ServiceAccounts;
 use super::{bootstrap_token, constant_time};
@@ -42,8 +42,8 @@ pub(crate) struct Authenticator {
     pub(crate) service_accounts: ServiceAccounts,
     /// Whether bootstrap tokens are accepted.
     pub(crate) bootstrap_tokens: bool,
-    /// Authenticators of JSON web tokens that other issuers signed.
-    pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
+    /// File with the issuers of other JSON web tokens, if there is one.
+    pub(crate) jwt: Option<Arc<Source>>,
     /// Configuration of anonymous requests.
     pub(crate) anonymous: Anonymous,
     /// Options for front proxies, which may name users in headers; `None` without front proxies.
@@ -131,6 +131,13 @@ impl Authenticator {
         Authenticated { user, notes }
     }
 
+    /// Appends the metrics of authentication.
+    pub(crate) fn render(&self, out: &mut String) {
+        if let Some(source) = &self.jwt {
+            source.render(out);
+        }
+    }
+
     /// Returns the user of a token, and the requested audiences for which the token is valid.
     ///
     /// Upstream: `unionAuthTokenHandler.AuthenticateToken`.
@@ -165,17 +172,13 @@ impl Authenticator {
         if let Some(response) = bootstrap_user().map(Arc::new).and_then(respond) {
             return Ok(Some(response));
         }
-        if !server_audiences.is_empty() {
-            for authenticator in &self.jwt {
-                match authenticator.authenticate(token, now).await {
-                    Ok(None) => {}
-                    Ok(Some(user)) => return Ok(respond(Arc::new(user))),
-                    // The token has the issuer of this authenticator, so no other authenticator can accept it.
-                    Err(error) => {
-                        errors.push(error);
-                        break;
-                    }
-                }
+        if let Some(source) = &self.jwt
+            && !server_audiences.is_empty()
+        {
+            match source.authenticators().authenticate(token, now).await {
+                Ok(None) => {}
+                Ok(Some(user)) => return Ok(respond(Arc::new(user))),
+                Err(error) => errors.push(error),
             }
         }
         match errors.as_slice() {

@@ -48,7 +48,7 @@ impl Authorizer {
     /// the reason.
     pub(crate) fn open(
         options: &AuthorizationOptions,
-        server: String,
+        server: &str,
         clock: &Clock,
     ) -> Result<Self, (&'static str, String)> {
         let metrics = Arc::new(Metrics::default());
@@ -175,6 +175,9 @@ impl Authorizer {
     /// Appends the metrics of authorization.
     pub(crate) fn render(&self, out: &mut String) {
         self.metrics.render(out);
+        if let Some(source) = &self.source {
+            source.render(out);
+        }
     }
 
     /// Returns whether a file configures the authorizers, so that [`follow`] must reload it.
@@ -211,7 +214,7 @@ mod tests {
     fn authorizer(names: &[&str]) -> Result<Authorizer, String> {
         let modes = names.iter().map(|&name| name.to_owned()).collect();
         let options = AuthorizationOptions { modes, ..AuthorizationOptions::default() };
-        Authorizer::open(&options, String::new(), &Clock::system()).map_err(|(_, why)| why)
+        Authorizer::open(&options, "", &Clock::system()).map_err(|(_, why)| why)
     }
 
     #[test]

@@ -61,6 +61,7 @@ pub(super) fn serve(
         "/metrics" => {
             let mut text = api.metrics.render(&api.table, &api.store);
             api.flows.render(&mut text);
+            api.authenticator.render(&mut text);
             api.authorizer.render(&mut text);
             if let Some(auditor) = &api.auditor {
                 auditor.render(&mut text);

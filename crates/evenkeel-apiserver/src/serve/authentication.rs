@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::auth::{
-    Anonymous, Authenticator, PublicKey, RequestHeaderOptions, ServiceAccountOptions,
-    ServiceAccounts, Signer, StaticTokens, configure,
+    Anonymous, Authenticator, JwtSource, PublicKey, RequestHeaderOptions, ServiceAccountOptions,
+    ServiceAccounts, Signer, StaticTokens,
 };
+use crate::clock::Clock;
+use crate::tasks::Tasks;
 
 use evenkeel_x509::CertPool;
 
@@ -16,9 +20,9 @@ const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc";
 /// Options of authentication, named after kube-apiserver's flags.
 #[derive(Clone, Default)]
 pub struct AuthenticationOptions {
-    /// Contents of an `AuthenticationConfiguration` (`--authentication-config`): issuers of JSON web tokens, and
-    /// anonymous requests.
-    pub authentication_config: Option<String>,
+    /// File with an `AuthenticationConfiguration` (`--authentication-config`): issuers of JSON web tokens, and anonymous
+    /// requests. Changes of the issuers apply without a restart.
+    pub authentication_config: Option<PathBuf>,
     /// Whether requests without credentials are served as `system:anonymous` (`--anonymous-auth`, default true). The
     /// configuration file may set this instead.
     pub anonymous_auth: Option<bool>,
@@ -42,13 +46,15 @@ pub struct AuthenticationOptions {
 }
 
 impl AuthenticationOptions {
-    /// Builds the authenticator. The server's `generated_key` signs tokens unless another key is set. An error has the
-    /// option's name and the reason.
+    /// Builds the authenticator. The server's `generated_key` signs tokens unless another key is set. The keys of other
+    /// issuers are fetched by children of `tasks`. An error has the option's name and the reason.
     pub(super) fn build(
         self,
         static_tokens: StaticTokens,
         generated_key: &str,
         advertised: SocketAddr,
+        clock: &Clock,
+        tasks: &Tasks,
     ) -> Result<Authenticator, (&'static str, String)> {
         let invalid = |option| move |reason: String| (option, reason);
         let mut issuers = self.service_account_issuers;
@@ -58,14 +64,15 @@ impl AuthenticationOptions {
         if issuers.iter().any(String::is_empty) {
             return Err(invalid("service-account-issuer")("it must not be empty".to_owned()));
         }
-        let configured = match &self.authentication_config {
-            None => None,
-            Some(text) => Some(
-                configure(text.as_bytes(), &issuers).map_err(invalid("authentication-config"))?,
-            ),
+        let (jwt, anonymous_in_file) = match &self.authentication_config {
+            None => (None, None),
+            Some(path) => {
+                let server = advertised.to_string();
+                let loaded = JwtSource::load(path, issuers.clone(), &server, clock.clone(), tasks);
+                let (source, anonymous) = loaded.map_err(invalid("authentication-config"))?;
+                (Some(Arc::new(source)), anonymous)
+            }
         };
-        let (jwt, anonymous_in_file) =
-            configured.map(|config| (config.jwt, config.anonymous)).unwrap_or_default();
         let anonymous = match (anonymous_in_file, self.anonymous_auth) {
             (Some(_), Some(_)) => {
                 let reason =

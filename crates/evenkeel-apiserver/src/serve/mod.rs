@@ -383,7 +383,7 @@ impl Builder {
             }
         }
         let server_id = self.advertised.to_string();
-        let authorizer = Authorizer::open(&self.authorization, server_id, &self.clock)
+        let authorizer = Authorizer::open(&self.authorization, &server_id, &self.clock)
             .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let network = ServiceNetwork::new(self.advertised, self.service_range.as_deref())
             .map_err(|reason| BuildError::Setting("service-cluster-ip-range", reason))?;
@@ -397,7 +397,7 @@ impl Builder {
             .add(pki.admin_token(), User::authenticated("kubernetes-admin", ["system:masters"]));
         let authenticator = self
             .authentication
-            .build(static_tokens, pki.account_key(), self.advertised)
+            .build(static_tokens, pki.account_key(), self.advertised, &self.clock, &tasks)
             .map_err(|(setting, reason)| BuildError::Setting(setting, reason))?;
         let auditor = self.audit.map(|options| Auditor::open(options, self.clock.clone()));
         let auditor = auditor
@@ -458,8 +458,12 @@ impl Builder {
 /// Starts the server's background tasks.
 fn start_tasks(api: &Arc<Api>, pki: &Arc<Pki>, event_ttl: Duration) {
     api.tasks.report("store", api.store.failed());
-    for authenticator in &api.authenticator.jwt {
-        api.tasks.spawn("JSON web keys", authenticator.key_fetcher());
+    if let Some(source) = &api.authenticator.jwt {
+        let source = source.clone();
+        api.tasks.spawn("authentication configuration", move || {
+            let source = source.clone();
+            async move { source.follow().await }
+        });
     }
     let (certificates, clock) = (pki.clone(), api.clock.clone());
     api.tasks

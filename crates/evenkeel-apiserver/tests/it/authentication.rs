@@ -30,6 +30,32 @@ async fn start(options: AuthenticationOptions) -> (Server, Client) {
     (server, client)
 }
 
+/// A folder with the file of an authentication configuration.
+struct ConfigFile(tempfile::TempDir);
+
+impl ConfigFile {
+    fn new(text: &str) -> Self {
+        let file = Self(tempfile::tempdir().expect("a folder"));
+        file.write(text);
+        file
+    }
+
+    fn write(&self, text: &str) {
+        std::fs::write(self.path(), text).expect("written");
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("authentication.yaml")
+    }
+
+    fn options(&self) -> AuthenticationOptions {
+        AuthenticationOptions {
+            authentication_config: Some(self.path()),
+            ..AuthenticationOptions::default()
+        }
+    }
+}
+
 impl Client {
     /// Returns the user of a token according to the server; `None` if the server refuses the token.
     async fn user_of(&self, token: &str) -> Option<Value> {
@@ -47,6 +73,13 @@ impl Client {
             StatusCode::UNAUTHORIZED => None,
             code => panic!("{code}: {body}"),
         }
+    }
+
+    /// Returns the server's metrics.
+    async fn metrics(&self) -> String {
+        let response = self.send("GET", "/metrics", &[], Bytes::new()).await;
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        String::from_utf8(body.to_vec()).expect("UTF-8")
     }
 
     async fn token_review(&self, token: &str, audiences: &[&str]) -> Value {
@@ -73,11 +106,8 @@ async fn tokens_of_another_issuer_make_users() {
             "userValidationRules": [{"expression": "user.username != 'oidc:root'", "message": "reserved"}],
         }],
     });
-    let options = AuthenticationOptions {
-        authentication_config: Some(config.to_string()),
-        ..AuthenticationOptions::default()
-    };
-    let (_server, client) = start(options).await;
+    let file = ConfigFile::new(&config.to_string());
+    let (_server, client) = start(file.options()).await;
     let claims = |change: &[(&str, Value)]| {
         let mut claims = json!({
             "iss": issuer.url, "aud": "cluster", "sub": "ann", "groups": ["dev"], "tenant": "t",
@@ -128,25 +158,83 @@ async fn tokens_of_another_issuer_make_users() {
     assert_eq!(client.user_of(&token).await, None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_changed_file_replaces_issuers_without_a_restart() {
+    let (key, other_key) = (SigningKey::new("a"), SigningKey::new("b"));
+    let (old, new) = (TokenIssuer::start(&key).await, TokenIssuer::start(&other_key).await);
+    let config = |issuer: &TokenIssuer| {
+        json!({
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "AuthenticationConfiguration",
+            "jwt": [{
+                "issuer": {"url": issuer.url, "audiences": ["cluster"], "certificateAuthority": issuer.identity.pem()},
+                "claimMappings": {"username": {"claim": "sub", "prefix": ""}},
+            }],
+        })
+    };
+    let token = |issuer: &TokenIssuer, key: &SigningKey| {
+        let exp = now().as_second() + 60;
+        key.sign(&json!({"iss": issuer.url, "aud": "cluster", "sub": "ann", "exp": exp}))
+    };
+    let (of_old, of_new) = (token(&old, &key), token(&new, &other_key));
+    let file = ConfigFile::new(&config(&old).to_string());
+    let (server, client) = start(file.options()).await;
+    // Waits until the user of the first token is known, while the time of timers passes.
+    let known = async |accepted: &str, refused: &str| {
+        while client.user_of(accepted).await.is_none() {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+        assert_eq!(client.user_of(refused).await, None);
+    };
+    known(&of_old, &of_new).await;
+    // A broken file, and one that changes anonymous requests, keep the old issuer.
+    let mut opens = config(&new);
+    opens["anonymous"] = json!({"enabled": false});
+    for (text, failures) in [("{", 1), (&*opens.to_string(), 2)] {
+        file.write(text);
+        tokio::time::sleep(std::time::Duration::from_secs(6)).await;
+        known(&of_old, &of_new).await;
+        let line = format!("status=\"failure\"}} {failures}\n");
+        let metrics = client.metrics().await;
+        assert!(metrics.contains(&line), "{text}\n{metrics}");
+    }
+    file.write(&config(&new).to_string());
+    known(&of_new, &of_old).await;
+    let metrics = client.metrics().await;
+    for name in [
+        "automatic_reloads_total{apiserver_id_hash=\"sha256:",
+        "automatic_reload_last_timestamp_seconds{apiserver_id_hash=\"sha256:",
+        "last_config_info{apiserver_id_hash=\"sha256:",
+    ] {
+        let line = format!("\napiserver_authentication_config_controller_{name}");
+        assert!(metrics.contains(&line), "{line}\n{metrics}");
+    }
+    assert!(metrics.contains("status=\"success\"} 1\n"), "{metrics}");
+    drop(server);
+}
+
+/// A configuration whose issuer is that of service account tokens.
+const OWN_ISSUER: &str = "jwt: [{issuer: {url: 'https://kubernetes.default.svc', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}]";
+
 #[tokio::test]
 async fn a_configuration_that_is_wrong_does_not_start() {
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
-    let config = |text: &str| AuthenticationOptions {
-        authentication_config: Some(format!("{head}{text}")),
+    let text = |text: &str| ConfigFile::new(&format!("{head}{text}"));
+    let files = ["anonymous: {enabled: false}", "jwt: [{}]", OWN_ISSUER].map(text);
+    let [anonymous, incomplete, own_issuer] = files.each_ref().map(ConfigFile::options);
+    let both = AuthenticationOptions { anonymous_auth: Some(true), ..anonymous };
+    let nowhere = AuthenticationOptions {
+        authentication_config: Some("/nowhere".into()),
         ..AuthenticationOptions::default()
     };
-    let both = AuthenticationOptions {
-        anonymous_auth: Some(true),
-        ..config("anonymous: {enabled: false}")
-    };
-    let own_issuer = "jwt: [{issuer: {url: 'https://kubernetes.default.svc', audiences: [a]}, claimMappings: {username: {claim: sub, prefix: ''}}}]";
     let key = AuthenticationOptions {
         service_account_signing_key: Some("nothing".to_owned()),
         ..AuthenticationOptions::default()
     };
     for (options, why) in [
-        (config("jwt: [{}]"), "authentication-config: jwt[0].issuer.url: Required value"),
-        (config(own_issuer), "disallowed issuers"),
+        (incomplete, "authentication-config: jwt[0].issuer.url: Required value"),
+        (own_issuer, "disallowed issuers"),
+        (nowhere, "authentication-config: /nowhere: No such file"),
         (both, "anonymous-auth: it cannot be set"),
         (key, "service-account-signing-key-file: no private key"),
     ] {
@@ -419,20 +507,19 @@ impl Listening {
 
 #[tokio::test]
 async fn requests_without_credentials_are_served_where_that_is_allowed() {
-    let config = |anonymous: &str| AuthenticationOptions {
-        authentication_config: Some(format!(
-            "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {anonymous}"
-        )),
-        ..AuthenticationOptions::default()
-    };
+    let files =
+        ["{enabled: false}", "{enabled: true}", "{enabled: true, conditions: [{path: /livez}]}"];
+    let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
+    let files = files.map(|text| ConfigFile::new(&format!("{head}anonymous: {text}")));
+    let [none, all, one] = files.each_ref().map(ConfigFile::options);
     let off =
         AuthenticationOptions { anonymous_auth: Some(false), ..AuthenticationOptions::default() };
     for (options, livez, api) in [
         (AuthenticationOptions::default(), 200, 403),
         (off, 401, 401),
-        (config("{enabled: false}"), 401, 401),
-        (config("{enabled: true}"), 200, 403),
-        (config("{enabled: true, conditions: [{path: /livez}]}"), 200, 401),
+        (none, 401, 401),
+        (all, 200, 403),
+        (one, 200, 401),
     ] {
         let listening = Listening::start(Server::builder().authentication(options.clone())).await;
         for (path, expected) in [("/livez", livez), ("/api", api)] {

@@ -91,7 +91,7 @@ fn authentication_options(
     let signing_key = &args.service_account_signing_key_file;
     let keys = args.service_account_key_file.iter();
     Ok(AuthenticationOptions {
-        authentication_config: read_optional("authentication-config", &args.authentication_config)?,
+        authentication_config: args.authentication_config.clone(),
         anonymous_auth: args.anonymous_auth,
         enable_bootstrap_token_auth: args.enable_bootstrap_token_auth,
         service_account_signing_key: read_optional(

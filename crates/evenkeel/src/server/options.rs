@@ -13,7 +13,7 @@ pub(crate) struct ServerArgs {
     pub(crate) token_auth_file: Option<PathBuf>,
 
     /// AuthenticationConfiguration: issuers of JSON web tokens (OpenID Connect), and requests that need no
-    /// credentials.
+    /// credentials. Changes of the issuers apply without a restart.
     #[arg(long, value_name = "FILE")]
     pub(crate) authentication_config: Option<PathBuf>,
 

@@ -5,8 +5,7 @@ use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jiff::Timestamp;
-
+use super::super::config_reloads::values;
 use super::conditions::Matched;
 
 /// Upper bounds of the buckets of `apiserver_authorization_webhook_duration_seconds`.
@@ -14,7 +13,7 @@ const WEBHOOK_BOUNDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 /// Upper bounds of the buckets of `apiserver_authorization_match_condition_evaluation_seconds`.
 const CONDITION_BOUNDS: &[f64] = &[0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
-/// Counters of decisions, of calls of webhooks and of reloads.
+/// Counters of decisions and of calls of webhooks.
 #[derive(Default)]
 pub(crate) struct Metrics(Mutex<Counts>);
 
@@ -28,11 +27,6 @@ struct Counts {
     condition_errors: BTreeMap<String, u64>,
     condition_exclusions: BTreeMap<String, u64>,
     condition_durations: BTreeMap<String, Histogram>,
-    reloads: BTreeMap<String, u64>,
-    /// Seconds since the epoch.
-    last_reloads: BTreeMap<String, i64>,
-    /// Labels of the configuration that applies; empty without a file.
-    config: String,
 }
 
 /// Histogram of durations in seconds.
@@ -103,21 +97,6 @@ impl Metrics {
         histogram.observe(CONDITION_BOUNDS, elapsed.as_secs_f64());
     }
 
-    /// Counts a reload of the configuration file of the server with this ID.
-    pub(super) fn record_config_reload(&self, server: &str, succeeded: bool, now: Timestamp) {
-        let status = if succeeded { "success" } else { "failure" };
-        let labels = format!("apiserver_id_hash=\"{}\",status=\"{status}\"", hash(server));
-        let mut counts = self.counts();
-        *counts.reloads.entry(labels.clone()).or_default() += 1;
-        counts.last_reloads.insert(labels, now.as_second());
-    }
-
-    /// Records the contents of the configuration file that applies now.
-    pub(super) fn applies(&self, server: &str, config: &str) {
-        self.counts().config =
-            format!("apiserver_id_hash=\"{}\",hash=\"{}\"", hash(server), hash(config));
-    }
-
     /// Appends all metrics in the Prometheus text format.
     pub(crate) fn render(&self, out: &mut String) {
         let counts = self.counts();
@@ -159,26 +138,6 @@ impl Metrics {
             CONDITION_BOUNDS,
             &counts.condition_durations,
         );
-        const RELOADS: &str = "apiserver_authorization_config_controller_automatic";
-        family.counters(
-            &format!("{RELOADS}_reloads_total"),
-            "[BETA] Total number of automatic reloads of authorization configuration split by status and apiserver identity.",
-            &counts.reloads,
-        );
-        family.values(
-            &format!("{RELOADS}_reload_last_timestamp_seconds"),
-            "[BETA] Timestamp of the last automatic reload of authorization configuration split by status and apiserver identity.",
-            "gauge",
-            &counts.last_reloads,
-        );
-        if !counts.config.is_empty() {
-            family.values(
-                "apiserver_authorization_config_controller_last_config_info",
-                "[ALPHA] Information about the last applied authorization configuration with hash as label, split by apiserver identity.",
-                "gauge",
-                &BTreeMap::from([(counts.config.clone(), 1)]),
-            );
-        }
     }
 }
 
@@ -193,23 +152,7 @@ impl Family<'_> {
     }
 
     fn counters(&mut self, name: &str, help: &str, counts: &BTreeMap<String, u64>) {
-        self.values(name, help, "counter", counts);
-    }
-
-    fn values<T: std::fmt::Display>(
-        &mut self,
-        name: &str,
-        help: &str,
-        kind: &str,
-        values: &BTreeMap<String, T>,
-    ) {
-        if values.is_empty() {
-            return;
-        }
-        self.head(name, help, kind);
-        for (labels, value) in values {
-            let _ = writeln!(self.out, "{name}{{{labels}}} {value}");
-        }
+        values(self.out, name, help, "counter", counts);
     }
 
     fn histograms(
@@ -234,19 +177,6 @@ impl Family<'_> {
     }
 }
 
-/// Returns the SHA-256 digest of a string in the form that metrics show; empty for an empty string.
-fn hash(text: &str) -> String {
-    if text.is_empty() {
-        return String::new();
-    }
-    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
-    let mut out = String::from("sha256:");
-    for byte in digest.as_ref() {
-        let _ = write!(out, "{byte:02x}");
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -257,7 +187,6 @@ mod tests {
         metrics.record_decision("allowed", "rbac", "RBAC");
         metrics.record_webhook_call("a.b", "success", Duration::from_millis(20));
         metrics.record_match_conditions("a.b", &Matched::No, Duration::ZERO);
-        metrics.record_config_reload("x", false, Timestamp::UNIX_EPOCH);
         let mut text = String::new();
         metrics.render(&mut text);
         for line in [
@@ -266,7 +195,6 @@ mod tests {
             "apiserver_authorization_webhook_duration_seconds_bucket{name=\"a.b\",result=\"success\",le=\"0.01\"} 0\n",
             "apiserver_authorization_webhook_duration_seconds_bucket{name=\"a.b\",result=\"success\",le=\"0.025\"} 1\n",
             "apiserver_authorization_match_condition_exclusions_total{name=\"a.b\",type=\"Webhook\"} 1\n",
-            "status=\"failure\"} 1\n",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::super::config_reloads::ConfigReloads;
 use super::authorizing::{Authorizing, Named};
 use super::config::{AuthorizationConfiguration, WebhookConfiguration};
 use super::metrics::Metrics;
@@ -38,10 +39,9 @@ pub struct AuthorizationWebhookOptions {
 /// Configuration file with the state of its last load.
 pub(crate) struct Source {
     path: PathBuf,
-    /// ID of the server in metrics.
-    server: String,
     clock: Clock,
     metrics: Arc<Metrics>,
+    reloads: ConfigReloads,
     /// Types other than webhooks that the file had at the start. Later versions must keep them.
     required: BTreeSet<String>,
     last: Mutex<Loaded>,
@@ -61,19 +61,20 @@ impl Source {
     /// Fails if the file cannot be read, or its content is invalid. The error has the reason.
     pub(crate) fn load(
         path: &Path,
-        server: String,
+        server: &str,
         clock: Clock,
         metrics: Arc<Metrics>,
     ) -> Result<(Self, Vec<Named>), String> {
         let text = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let last = Mutex::default();
-        let mut source =
-            Self { path: path.to_owned(), server, clock, metrics, required: BTreeSet::new(), last };
+        let reloads = ConfigReloads::new("authorization", server);
+        let (path, required) = (path.to_owned(), BTreeSet::new());
+        let mut source = Self { path, clock, metrics, reloads, required, last };
         let config = parse(&text)?;
         let authorizers = source.authorizers(&config)?;
         let types = config.authorizers.iter().map(|authorizer| &authorizer.authorizer_type);
         source.required = types.filter(|name| *name != "Webhook").cloned().collect();
-        source.metrics.applies(&source.server, &String::from_utf8_lossy(&text));
+        source.reloads.applies(&text);
         source.last = Mutex::new(Loaded { text, config });
         Ok((source, authorizers))
     }
@@ -85,7 +86,7 @@ impl Source {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let failed = |error: String| {
             tracing::error!(error, "the authorization configuration cannot be loaded again");
-            self.metrics.record_config_reload(&self.server, false, now);
+            self.reloads.record(false, now);
         };
         let text = match std::fs::read(&self.path) {
             Ok(text) if text == last.text => return None,
@@ -107,8 +108,8 @@ impl Source {
         match self.authorizers(&config) {
             Ok(authorizers) => {
                 tracing::info!(file = %self.path.display(), "the authorization configuration was loaded again");
-                self.metrics.record_config_reload(&self.server, true, now);
-                self.metrics.applies(&self.server, &String::from_utf8_lossy(&last.text));
+                self.reloads.record(true, now);
+                self.reloads.applies(&last.text);
                 last.config = config;
                 Some(authorizers)
             }
@@ -117,6 +118,11 @@ impl Source {
                 None
             }
         }
+    }
+
+    /// Appends the metrics of reloads.
+    pub(crate) fn render(&self, out: &mut String) {
+        self.reloads.render(out);
     }
 
     fn authorizers(&self, config: &AuthorizationConfiguration) -> Result<Vec<Named>, String> {

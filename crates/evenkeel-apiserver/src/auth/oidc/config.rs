@@ -4,6 +4,8 @@
 
 use serde::Deserialize;
 
+use super::super::anonymous::Anonymous;
+
 /// Configuration of authentication. Fields are named as in the file; absent strings are empty.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
@@ -19,7 +21,7 @@ pub(crate) struct AuthenticationConfiguration {
 /// Configuration of anonymous requests.
 ///
 /// Upstream: `AnonymousAuthConfig`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct AnonymousConfig {
     pub(crate) enabled: bool,
@@ -29,7 +31,7 @@ pub(crate) struct AnonymousConfig {
 /// Path that the server allows anonymous requests for.
 ///
 /// Upstream: `AnonymousAuthCondition`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(crate) struct AnonymousCondition {
     pub(crate) path: String,
@@ -126,6 +128,14 @@ pub(crate) struct ExtraMapping {
 pub(crate) struct UserValidationRule {
     pub(crate) expression: String,
     pub(crate) message: String,
+}
+
+impl AnonymousConfig {
+    /// Returns the configuration in the form that requests are checked against.
+    pub(super) fn compile(&self) -> Anonymous {
+        let paths = self.conditions.iter().map(|condition| condition.path.clone());
+        Anonymous { enabled: self.enabled, paths: paths.collect() }
+    }
 }
 
 impl AuthenticationConfiguration {

@@ -71,6 +71,17 @@ impl RemoteKeySet {
         });
     }
 
+    /// Returns whether the keys were fetched.
+    pub(super) fn are_fetched(&self) -> bool {
+        self.fetched.borrow().keys.is_some()
+    }
+
+    /// Waits until the keys were fetched.
+    pub(super) async fn fetched(&self) {
+        // The wait cannot fail, because this owns the sender.
+        let _ = self.fetched.subscribe().wait_for(|fetched| fetched.keys.is_some()).await;
+    }
+
     /// Waits until a token requests newer keys.
     pub(super) async fn refresh_requested(&self) {
         self.refresh_requested.notified().await;

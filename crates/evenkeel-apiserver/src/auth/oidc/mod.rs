@@ -7,15 +7,19 @@
 //! | The issuer's metadata names the URL of its keys | `fetch::run` |
 //! | A token with an unknown key triggers a fetch of the keys | `keys::verify` |
 //! | A token needs a valid signature, a configured audience, and an expiry in the future | `authenticate` |
+//! | The server applies a changed file without a restart | `source::follow`, `tracker::next` |
 //! | Claims with prefixes, or CEL expressions, determine the user | `mapper::user`, `expression::compile` |
 //!
 //! The server does not resolve distributed claims (`_claim_sources`): such a token has no groups.
 
+mod authenticators;
 mod config;
 mod expression;
 mod fetch;
 mod keys;
 mod mapper;
+mod source;
+mod tracker;
 mod validation;
 
 use std::sync::Arc;
@@ -27,11 +31,11 @@ use futures::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::anonymous::Anonymous;
 use super::jose::Jws;
-use config::{AuthenticationConfiguration, Issuer};
+use config::{AnonymousConfig, AuthenticationConfiguration, Issuer};
 use keys::RemoteKeySet;
 use mapper::Mapper;
+pub(crate) use source::Source;
 
 /// Tolerance for clock skew in the claim `nbf` (not before), in seconds.
 const NOT_BEFORE_LEEWAY: f64 = 60.0;
@@ -45,9 +49,9 @@ pub(crate) struct JwtAuthenticator {
 
 /// Compiled content of an authentication configuration file.
 pub(crate) struct Configured {
-    pub(crate) jwt: Vec<Arc<JwtAuthenticator>>,
+    jwt: Vec<JwtAuthenticator>,
     /// `None` if the file does not configure anonymous requests.
-    pub(crate) anonymous: Option<Anonymous>,
+    anonymous: Option<AnonymousConfig>,
 }
 
 /// Parses and validates a configuration file. `disallowed_issuers` are the issuers of service account tokens, which the
@@ -61,14 +65,12 @@ pub(crate) fn configure(text: &[u8], disallowed_issuers: &[String]) -> Result<Co
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         errors.join("; ")
     })?;
-    let authenticators = config.jwt.into_iter().zip(mappers).map(|(jwt, mapper)| {
-        Arc::new(JwtAuthenticator { issuer: jwt.issuer, mapper, keys: Arc::default() })
-    });
-    let anonymous = config.anonymous.map(|anonymous| Anonymous {
-        enabled: anonymous.enabled,
-        paths: anonymous.conditions.into_iter().map(|condition| condition.path).collect(),
-    });
-    Ok(Configured { jwt: authenticators.collect(), anonymous })
+    let authenticators = config
+        .jwt
+        .into_iter()
+        .zip(mappers)
+        .map(|(jwt, mapper)| JwtAuthenticator { issuer: jwt.issuer, mapper, keys: Arc::default() });
+    Ok(Configured { jwt: authenticators.collect(), anonymous: config.anonymous })
 }
 
 impl JwtAuthenticator {

@@ -13,7 +13,7 @@ const CONFIG: &str = r#"{
 #[tokio::test(start_paused = true)]
 async fn a_token_needs_a_signature_an_audience_and_a_valid_time() {
     let configured = configure(CONFIG.as_bytes(), &[]).expect("valid");
-    let anonymous = configured.anonymous.expect("configured");
+    let anonymous = configured.anonymous.expect("configured").compile();
     assert!(anonymous.allows("/livez") && !anonymous.allows("/api"));
     let authenticator = &configured.jwt[0];
     let signer = Signer::from_pem(include_str!("../testdata/p256.pem")).expect("a key");
