@@ -34,18 +34,24 @@ pub use plugins::admission_plugins;
 use serde_json::{Value, json};
 use std::cmp::Reverse;
 
-/// Operation that a mutating plug-in handles, with the plug-in's function.
+/// Operation that a plug-in of the mutating phase handles, with the plug-in's function.
 enum Step {
-    /// Creation of an object.
+    /// Creation of an object. NodeRestriction checks updates and deletions where the object is as the client sent it.
     Create(fn(&Context<'_>, &mut Value) -> Result<(), StatusError>),
     /// Update of an object. The last argument is the stored object.
     Update(fn(&Context<'_>, &mut Value, &Value) -> Result<(), StatusError>),
 }
 
-/// Mutating plug-ins in upstream's order. Each has the group, kind and subresource that it handles.
+/// Pattern of the group, kind and subresource that a plug-in handles. `*` matches any.
+type Target = [&'static str; 3];
+
+/// Pattern of a plug-in that handles all objects.
+const EVERYTHING: Target = ["*", "*", "*"];
+
+/// Plug-ins of the mutating phase in upstream's order, each with the objects that it handles.
 ///
 /// Upstream: `AllOrderedPlugins`.
-const STEPS: [(Plugin, [&str; 3], Step); 15] = {
+const STEPS: [(Plugin, Target, Step); 16] = {
     use Plugin::*;
     use Step::*;
     [
@@ -56,6 +62,13 @@ const STEPS: [(Plugin, [&str; 3], Step); 15] = {
             Update(|cx, pod, _| limit_range::set_defaults(cx, pod)),
         ),
         (ServiceAccount, ["", "Pod", ""], Create(service_accounts::admit)),
+        (
+            NodeRestriction,
+            EVERYTHING,
+            Create(|cx, object| {
+                noderestriction::admit(cx, Operation::Create, object, &Value::Null)
+            }),
+        ),
         (TaintNodesByCondition, ["", "Node", ""], Create(not_ready_taint)),
         (Priority, ["", "Pod", ""], Create(pods::priority)),
         (Priority, ["", "Pod", ""], Update(|_, pod, old| pods::preserve_priority(pod, old))),
@@ -101,11 +114,10 @@ enum Check {
     Write(fn(&Context<'_>, &Value, Option<&Value>) -> Result<(), StatusError>),
 }
 
-/// Validating plug-ins that precede policies and webhooks, in upstream's order. Each has the group, kind and
-/// subresource that it handles; `*` matches any.
+/// Validating plug-ins that precede policies and webhooks, in upstream's order, each with the objects that it handles.
 ///
 /// Upstream: `AllOrderedPlugins`.
-const CHECKS: [(Plugin, [&str; 3], Check); 14] = {
+const CHECKS: [(Plugin, Target, Check); 14] = {
     use Check::*;
     use Plugin::*;
     const CERTIFICATES: &str = "certificates.k8s.io";
@@ -120,7 +132,7 @@ const CHECKS: [(Plugin, [&str; 3], Check); 14] = {
         (PodSecurity, ["", "Pod", "*"], Write(pod_security::admit)),
         (PodSecurity, ["", "Namespace", ""], Write(pod_security::admit_namespace)),
         (Priority, ["scheduling.k8s.io", "PriorityClass", ""], Write(pods::check_default_class)),
-        (OwnerReferencesPermissionEnforcement, ["*", "*", "*"], Write(owner_references::validate)),
+        (OwnerReferencesPermissionEnforcement, EVERYTHING, Write(owner_references::validate)),
         (PersistentVolumeClaimResize, ["", "PersistentVolumeClaim", ""], Write(resize::check)),
         (RuntimeClass, ["", "Pod", ""], Create(runtime_class::check)),
         (
@@ -144,39 +156,26 @@ const CHECKS: [(Plugin, [&str; 3], Check); 14] = {
     ]
 };
 
-/// Runs the enabled plug-ins of [`STEPS`] that handle this kind, and NodeRestriction in its place among them: after
-/// ServiceAccount.
+/// Returns whether a plug-in is enabled and handles the object of a request. A custom resource may have the kind of a
+/// built-in one, so that only a plug-in for all objects handles it.
+fn runs(cx: &Context<'_>, plugin: Plugin, target: &Target) -> bool {
+    let names = [cx.resource.group(), cx.resource.kind(), cx.subresource];
+    let matches =
+        target.iter().zip(names).all(|(pattern, name)| *pattern == "*" || *pattern == name);
+    let may_match = cx.resource.custom.is_none() || *target == EVERYTHING;
+    matches && may_match && cx.api.plugins.has(plugin)
+}
+
+/// Runs the enabled plug-ins of [`STEPS`] that handle this object. `old` is the stored object of an update.
 fn admit(
     cx: &Context<'_>,
     operation: Operation,
     object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), StatusError> {
-    let follows =
-        |(plugin, ..): &(Plugin, [&str; 3], Step)| *plugin == Plugin::TaintNodesByCondition;
-    let (before, after) = STEPS.split_at(STEPS.iter().position(follows).unwrap_or(STEPS.len()));
-    run_steps(before, cx, object, old)?;
-    if operation == Operation::Create {
-        noderestriction::admit(cx, operation, object, &Value::Null)?;
-    }
-    run_steps(after, cx, object, old)
-}
-
-/// Runs those of `steps` that are enabled and handle this kind.
-fn run_steps(
-    steps: &[(Plugin, [&str; 3], Step)],
-    cx: &Context<'_>,
-    object: &mut Value,
-    old: Option<&Value>,
-) -> Result<(), StatusError> {
-    if cx.resource.custom.is_some() {
-        return Ok(());
-    }
-    let target = [cx.resource.group(), cx.resource.kind(), cx.subresource];
-    let steps = steps.iter().filter(|(_, handled, _)| *handled == target);
-    for (_, _, step) in steps.filter(|(plugin, ..)| cx.api.plugins.has(*plugin)) {
+    for (_, _, step) in STEPS.iter().filter(|(plugin, target, _)| runs(cx, *plugin, target)) {
         match (step, old) {
-            (Step::Create(admit), None) => admit(cx, object)?,
+            (Step::Create(admit), None) if operation == Operation::Create => admit(cx, object)?,
             (Step::Update(admit), Some(old)) => admit(cx, object, old)?,
             _ => {}
         }
@@ -190,12 +189,7 @@ pub(crate) fn validate(
     object: &Value,
     old: Option<&Value>,
 ) -> Result<(), StatusError> {
-    let target = [cx.resource.group(), cx.resource.kind(), cx.subresource];
-    let matches_target = |handled: &[&str; 3]| {
-        handled.iter().zip(target).all(|(pattern, name)| *pattern == "*" || *pattern == name)
-    };
-    let checks = CHECKS.iter().filter(|(_, handled, _)| matches_target(handled));
-    for (_, _, check) in checks.filter(|(plugin, ..)| cx.api.plugins.has(*plugin)) {
+    for (_, _, check) in CHECKS.iter().filter(|(plugin, target, _)| runs(cx, *plugin, target)) {
         match (check, old) {
             (Check::Create(check), None) => check(cx, object)?,
             (Check::Update(check), Some(old)) => check(cx, object, old)?,
