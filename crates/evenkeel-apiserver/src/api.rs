@@ -27,7 +27,7 @@ use crate::kubelet::Kubelets;
 use crate::metrics::Metrics;
 use crate::request::WriteOptions;
 use crate::resource::{ResourceType, Table, key};
-use crate::response::{Body, WholeLists};
+use crate::response::Body;
 use crate::store::{Store, WriteError};
 use crate::streaming::StreamLimits;
 use crate::tasks::Tasks;
@@ -183,8 +183,6 @@ pub(crate) struct Api {
     pub(crate) policies: Compiled,
     /// Limits on concurrent requests (API Priority and Fairness).
     pub(crate) flows: Flows,
-    /// Limit on the memory of lists that are encoded as a whole.
-    pub(crate) whole_lists: WholeLists,
     /// Control plane components in this process.
     pub(crate) components: Components,
     /// Client of kubelets, for logs and commands in containers.

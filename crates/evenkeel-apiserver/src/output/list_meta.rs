@@ -49,9 +49,10 @@ impl ListMeta {
     }
 }
 
-/// Writes the list's fields in `head` and the start of its `items` array. The caller writes the items and closes both.
-pub(super) fn open_list(head: &Value, out: &mut Vec<u8>) {
+/// Writes the list's fields in `head` and the start of the array of its items. The caller writes the items and closes
+/// both.
+pub(super) fn open_list(head: &Value, items_field: &str, out: &mut Vec<u8>) {
     let head = head.to_string();
     out.extend_from_slice(head.strip_suffix('}').unwrap_or(&head).as_bytes());
-    out.extend_from_slice(b",\"items\":[");
+    out.extend_from_slice(format!(",\"{items_field}\":[").as_bytes());
 }

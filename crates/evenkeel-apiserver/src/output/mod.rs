@@ -1,24 +1,27 @@
 //! Encoding of responses in JSON, YAML or protobuf, as the object, a Table or PartialObjectMetadata.
 
+mod encoder;
 mod list_meta;
 mod negotiation;
 mod partial;
 mod stored;
 mod table;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use evenkeel_api::DecodeError;
-use evenkeel_api::protobuf::{Envelope, Transcoder, wire};
+use evenkeel_api::protobuf::{Envelope, Transcoder};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+pub(crate) use self::encoder::{Frame, ListEncoder};
 pub(crate) use self::list_meta::ListMeta;
-use self::list_meta::open_list;
 use self::negotiation::{
     Encoding, JSON, META, PROTOBUF, Shape, YAML, encodings, plain_encodings, shape, wants_pretty,
 };
-use self::partial::{metadata_list, partial, partial_value, version_of};
+use self::partial::{partial, partial_value, version_of};
 use self::stored::parse;
 use self::table::Include;
 use evenkeel_apimachinery::encode::{accept, pretty, protobuf_frame, yaml};
@@ -192,66 +195,26 @@ impl Format {
         self.encode(&self.shaped(resource, stored, now)?)
     }
 
-    /// Encodes a list. Like the object in [`object`](Self::object), each item is compact JSON in the stored version.
+    /// Encodes a list as a whole. Like the object in [`object`](Self::object), each item is compact JSON in the stored
+    /// version.
     pub(crate) fn list(
         &self,
-        resource: &ResourceType,
-        items: &mut dyn ExactSizeIterator<Item = Bytes>,
+        resource: &Arc<ResourceType>,
+        items: &[Bytes],
         meta: &ListMeta,
         now: Timestamp,
     ) -> Result<Bytes, StatusError> {
-        match (self.shape, self.encoding) {
-            (Shape::Whole, Encoding::Json) => self.stored_list(resource, items, meta, now),
-            (Shape::Metadata | Shape::MetadataList, Encoding::Json) => {
-                metadata_list(self.meta_version, items, meta)
+        let mut objects = items.iter().cloned();
+        let mut encoder = ListEncoder::new(self, resource, &mut objects, meta, now)?;
+        let Frame { head: mut out, separator, tail } = encoder.take_frame();
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
+                out.extend_from_slice(separator);
             }
-            (Shape::Whole | Shape::Metadata | Shape::MetadataList, Encoding::Protobuf) => {
-                self.protobuf_list(resource, items, meta, now)
-            }
-            (Shape::Table(include), _) => {
-                let mut rows = Vec::with_capacity(items.len());
-                let mut default_class = table::DefaultClass::default();
-                for item in items {
-                    let object = parse(&item)?;
-                    if resource.group() == "storage.k8s.io" && resource.kind() == "StorageClass" {
-                        default_class.consider(rows.len(), &object);
-                    }
-                    rows.push(table::row(resource, self.meta_version, include, object, now));
-                }
-                default_class.mark(&mut rows);
-                self.encode(&table::table(
-                    resource,
-                    self.meta_version,
-                    "",
-                    &rows,
-                    &meta.to_json(),
-                    true,
-                ))
-            }
-            _ => {
-                // Items of custom resources and of metadata lists keep `kind` and `apiVersion`.
-                let omits_type_meta = resource.custom.is_none() && self.shape == Shape::Whole;
-                let mut encoded_items = Vec::with_capacity(items.len());
-                for item in items {
-                    let mut item = self.shaped(resource, &item, now)?;
-                    if omits_type_meta {
-                        remove_type_meta(&mut item);
-                    }
-                    encoded_items.push(item);
-                }
-                let (kind, version) = self.list_type(resource);
-                let meta =
-                    if self.is_metadata() { meta.to_json() } else { meta.to_json_for(resource) };
-                let items = if self.is_metadata() && encoded_items.is_empty() {
-                    Value::Null
-                } else {
-                    Value::Array(encoded_items)
-                };
-                self.encode(
-                    &json!({"kind": kind, "apiVersion": version, "metadata": meta, "items": items}),
-                )
-            }
+            encoder.item(item, &mut out)?;
         }
+        out.extend_from_slice(&tail);
+        Ok(out.into())
     }
 
     /// Returns kind and apiVersion of a list of objects or of their metadata.
@@ -280,61 +243,6 @@ impl Format {
         Ok(Envelope::around(version, list_kind, &list, size))
     }
 
-    /// Encodes a protobuf list item by item, so that only one item is decoded at a time.
-    fn protobuf_list(
-        &self,
-        resource: &ResourceType,
-        items: &mut dyn ExactSizeIterator<Item = Bytes>,
-        meta: &ListMeta,
-        now: Timestamp,
-    ) -> Result<Bytes, StatusError> {
-        let (list_kind, version) = self.list_type(resource);
-        let kind = match self.shape {
-            Shape::Metadata | Shape::MetadataList => partial::KIND,
-            _ => resource.kind(),
-        };
-        let meta = if self.is_metadata() { meta.to_json() } else { meta.to_json_for(resource) };
-        let head = json!({"metadata": meta});
-        let mut list = Transcoder::encode(version, list_kind, &head).map_err(not_acceptable)?;
-        for item in items {
-            let item = self.shaped(resource, &item, now)?;
-            let item = Transcoder::encode(version, kind, &item).map_err(not_acceptable)?;
-            wire::bytes(&mut list, LIST_ITEMS, &item);
-        }
-        Ok(Envelope::seal(version, list_kind, &list).into())
-    }
-
-    /// Encodes a list of whole objects in compact JSON. Copies the items if the client requested the stored version,
-    /// and converts them otherwise.
-    fn stored_list(
-        &self,
-        resource: &ResourceType,
-        items: &mut dyn ExactSizeIterator<Item = Bytes>,
-        meta: &ListMeta,
-        now: Timestamp,
-    ) -> Result<Bytes, StatusError> {
-        // Estimated sizes in bytes of the list's own fields and of an item.
-        let mut out = Vec::with_capacity(256 + items.len() * 512);
-        let head = json!({"kind": &*resource.list_kind, "apiVersion": &*resource.api_version, "metadata": meta.to_json_for(resource)});
-        open_list(&head, &mut out);
-        for (index, item) in items.enumerate() {
-            if index > 0 {
-                out.push(b',');
-            }
-            if resource.stored {
-                out.extend_from_slice(&item);
-            } else {
-                let mut item = self.shaped(resource, &item, now)?;
-                if resource.custom.is_none() {
-                    remove_type_meta(&mut item);
-                }
-                serde_json::to_writer(&mut out, &item).map_err(StatusError::internal)?;
-            }
-        }
-        out.extend_from_slice(b"]}\n");
-        Ok(out.into())
-    }
-
     /// Encodes one watch event with its frame. `event` is `ADDED`, `MODIFIED`, `DELETED`, `BOOKMARK` (`object` has only
     /// kind, resourceVersion and annotations) or `ERROR` (`object` is a Status). `is_first` marks the first event of a
     /// stream: only its Table has the column definitions.
@@ -354,7 +262,7 @@ impl Format {
                 Shape::Whole if is_custom_bookmark => parse(object),
                 Shape::Table(include) => {
                     let rows =
-                        vec![table::row(resource, self.meta_version, include, parse(object)?, now)];
+                        [table::one_row(resource, self.meta_version, include, parse(object)?, now)];
                     let meta = json!({"resourceVersion": version_of(object)});
                     Ok(table::table(resource, self.meta_version, "", &rows, &meta, is_first))
                 }
@@ -465,7 +373,7 @@ impl Format {
                     meta.map_or_else(|| json!({}), |version| json!({"resourceVersion": version}));
                 let subresource = subresource_of(resource, &object);
                 let row = if subresource.is_empty() {
-                    table::row(resource, self.meta_version, include, object, now)
+                    table::one_row(resource, self.meta_version, include, object, now)
                 } else {
                     table::scale_row(self.meta_version, include, object, now)
                 };
@@ -575,7 +483,7 @@ mod tests {
                 let items = pods_of(&names[..n]);
                 let bytes: Vec<Bytes> = items.iter().map(|item| item.to_string().into()).collect();
                 let now = Timestamp::UNIX_EPOCH;
-                let list = format.list(&pods, &mut bytes.into_iter(), &meta, now).expect("a list");
+                let list = format.list(&pods, &bytes, &meta, now).expect("a list");
                 let (kind, version, items) = match shape {
                     Shape::MetadataList => {
                         let partial =

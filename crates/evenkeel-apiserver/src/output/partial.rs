@@ -1,11 +1,9 @@
 //! PartialObjectMetadata: an object's metadata, copied without decoding.
 
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::list_meta::{ListMeta, open_list};
 use super::stored::parse;
 use evenkeel_apimachinery::status::StatusError;
 
@@ -75,31 +73,6 @@ fn with_metadata(version: &'static str, metadata: Value) -> Value {
     // Do not use `json!`, because it copies values.
     let fields = [("kind", KIND.into()), ("apiVersion", version.into()), ("metadata", metadata)];
     Value::Object(fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
-}
-
-/// Encodes a PartialObjectMetadataList.
-pub(super) fn metadata_list(
-    version: &'static str,
-    items: &mut dyn ExactSizeIterator<Item = Bytes>,
-    meta: &ListMeta,
-) -> Result<Bytes, StatusError> {
-    let mut out = Vec::with_capacity(256 + items.len() * 256);
-    let head = json!({"kind": "PartialObjectMetadataList", "apiVersion": version, "metadata": meta.to_json()});
-    // As in Go, a list without items is nil.
-    if items.len() == 0 {
-        let mut head = head;
-        head["items"] = Value::Null;
-        return Ok(format!("{head}\n").into());
-    }
-    open_list(&head, &mut out);
-    for (index, item) in items.enumerate() {
-        if index > 0 {
-            out.push(b',');
-        }
-        partial(version, &item, &mut out)?;
-    }
-    out.extend_from_slice(b"]}\n");
-    Ok(out.into())
 }
 
 /// Returns the resource version of an encoded object.

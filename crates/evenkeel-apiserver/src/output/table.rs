@@ -1,16 +1,18 @@
 //! Tables for kubectl: recorded columns, and cells by kind.
 
 use super::partial::partial_of_value;
+use super::stored::parse;
 use crate::resource::{Column, ResourceType};
-use evenkeel_kinds::printers;
+use bytes::Bytes;
 use evenkeel_kinds::printers::cells::{self, Cells, PrintedObject, age, name};
 use evenkeel_kinds::printers::duration::human;
+use evenkeel_kinds::printers::{self, RowPrinter};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use evenkeel_apimachinery::value::text;
 
@@ -113,20 +115,52 @@ fn column_description(name: &str) -> &'static str {
     }
 }
 
-/// Returns the row of an object in its stored version. `version` is the API version of the Table.
+/// Returns the printer of the rows of one Table. A kind whose rows depend on all objects of the list reads them ahead;
+/// objects that cannot be decoded have no effect on the others.
+pub(super) fn row_printer(
+    resource: &Arc<ResourceType>,
+    objects: &mut dyn Iterator<Item = Bytes>,
+) -> RowPrinter {
+    let (group, kind) = (resource.group(), resource.kind());
+    if let Some(print) = printers::list_printer(group, kind) {
+        return print(&mut objects.filter_map(|object| parse(&object).ok()));
+    }
+    if let Some(print) = printers::printer(group, kind) {
+        return Box::new(print);
+    }
+    let resource = resource.clone();
+    Box::new(move |printed| cells_at_paths(&resource, printed))
+}
+
+/// Returns the row of an object that is not in a list. `version` is the API version of the Table.
+pub(super) fn one_row(
+    resource: &ResourceType,
+    version: &'static str,
+    include: Include,
+    object: Value,
+    now: Timestamp,
+) -> Value {
+    match printers::printer(resource.group(), resource.kind()) {
+        Some(print) => row(resource, version, include, &print, object, now),
+        None => {
+            let print = |printed: &PrintedObject<'_>| cells_at_paths(resource, printed);
+            row(resource, version, include, &print, object, now)
+        }
+    }
+}
+
+/// Returns the row of an object in its stored version, whose cells `print` returns. `version` is the API version of the
+/// Table.
 pub(super) fn row(
     resource: &ResourceType,
     version: &'static str,
     include: Include,
+    print: &dyn Fn(&PrintedObject<'_>) -> Cells,
     mut object: Value,
     now: Timestamp,
 ) -> Value {
     let condition = completed_condition(resource, &object);
-    let printed = PrintedObject { object: &object, now };
-    let cells = match printers::printer(resource.group(), resource.kind()) {
-        Some(print) => print(&printed),
-        None => cells_at_paths(resource, &printed),
-    };
+    let cells = print(&PrintedObject { object: &object, now });
     let included = match include {
         Include::None | Include::Unknown => Value::Null,
         Include::Metadata => partial_of_value(version, &object),
@@ -142,48 +176,6 @@ pub(super) fn row(
         row["conditions"] = json!([condition]);
     }
     row
-}
-
-/// Search for the default StorageClass among the objects of a list: the newest with the annotation, and of several
-/// that are equally old the first by name.
-///
-/// Upstream: `getEffectiveDefaultStorageClass`.
-#[derive(Debug, Default)]
-pub(super) struct DefaultClass {
-    /// Creation, name and row of the class that is the default so far.
-    found: Option<(Option<Timestamp>, String, usize)>,
-}
-
-impl DefaultClass {
-    /// Considers an object for the row `index`.
-    pub(super) fn consider(&mut self, index: usize, class: &Value) {
-        const KEYS: [&str; 2] = [
-            "storageclass.kubernetes.io/is-default-class",
-            "storageclass.beta.kubernetes.io/is-default-class",
-        ];
-        let annotations = class.pointer("/metadata/annotations");
-        let is_set =
-            |key: &&str| annotations.and_then(|all| all.get(key)).is_some_and(|v| v == "true");
-        if !KEYS.iter().any(is_set) {
-            return;
-        }
-        let created = text(class, "metadata.creationTimestamp").parse().ok();
-        let name = text(class, "metadata.name");
-        let is_better = self.found.as_ref().is_none_or(|(best, best_name, _)| {
-            created > *best || created == *best && name < best_name.as_str()
-        });
-        if is_better {
-            self.found = Some((created, name.to_owned(), index));
-        }
-    }
-
-    /// Marks the default class in its row, if there is one.
-    pub(super) fn mark(self, rows: &mut [Value]) {
-        let Some((_, name, index)) = self.found else { return };
-        if let Some(cell) = rows.get_mut(index).and_then(|row| row.pointer_mut("/cells/0")) {
-            *cell = Value::from(format!("{name} (default)"));
-        }
-    }
 }
 
 /// Returns the condition `Completed` in the row of a finished pod, which clients may hide.
@@ -227,9 +219,22 @@ pub(super) fn table(
     meta: &Value,
     with_columns: bool,
 ) -> Value {
+    let mut table = table_without_rows(resource, version, subresource, meta, with_columns);
+    table["rows"] = json!(rows);
+    table
+}
+
+/// Returns a Table without the field `rows`. See [`table`].
+pub(super) fn table_without_rows(
+    resource: &ResourceType,
+    version: &'static str,
+    subresource: &str,
+    meta: &Value,
+    with_columns: bool,
+) -> Value {
     let columns =
         if with_columns { column_definitions(resource, subresource) } else { Value::Null };
-    json!({"kind": "Table", "apiVersion": version, "metadata": meta, "columnDefinitions": columns, "rows": rows})
+    json!({"kind": "Table", "apiVersion": version, "metadata": meta, "columnDefinitions": columns})
 }
 
 /// Returns the cells of a kind without a printer: for a custom resource, its name, then the values at its columns'

@@ -23,6 +23,9 @@ pub enum BodyError {
     /// The server that a request was forwarded to did not send its whole response.
     #[error("reading the proxied answer failed: {0}")]
     Broken(String),
+    /// An object of a list cannot be encoded in the format of the response.
+    #[error("an object of the list cannot be encoded: {0}")]
+    Unencodable(String),
 }
 
 /// Body of a response. It is complete, or the server produces its chunks while it sends them.
@@ -38,7 +41,7 @@ pub struct Body {
 enum Inner {
     /// All bytes that are not sent yet; `None` after they are sent.
     Whole(Option<Bytes>),
-    Pieces(Box<dyn Iterator<Item = Bytes> + Send>),
+    Pieces(Box<dyn Iterator<Item = Result<Bytes, BodyError>> + Send>),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>),
 }
 
@@ -54,7 +57,9 @@ impl Body {
     }
 
     /// Creates a body from chunks. The iterator produces a chunk after the previous one is sent.
-    pub(crate) fn pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Self {
+    pub(crate) fn pieces(
+        pieces: impl Iterator<Item = Result<Bytes, BodyError>> + Send + 'static,
+    ) -> Self {
         Inner::Pieces(Box::new(pieces)).into()
     }
 
@@ -127,7 +132,10 @@ impl http_body::Body for Body {
                 Some(bytes.split_to(MAX_FRAME_BYTES))
             }
             Inner::Whole(bytes) => bytes.take().filter(|b| !b.is_empty()),
-            Inner::Pieces(pieces) => pieces.next(),
+            Inner::Pieces(pieces) => match pieces.next().transpose() {
+                Ok(piece) => piece,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            },
             Inner::Stream(stream) => match stream.as_mut().poll_next(cx) {
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
                 Poll::Ready(piece) => piece.and_then(Result::ok),
@@ -163,14 +171,18 @@ impl Body {
         }
     }
 
-    /// Turns a chunked body into a complete one. Returns its bytes like [`peek`](Self::peek).
+    /// Turns a chunked body into a complete one. Returns its bytes like [`peek`](Self::peek). A body that fails has no
+    /// bytes, and fails when it is sent.
     pub(crate) fn gather(&mut self) -> Option<Bytes> {
         if let Inner::Pieces(pieces) = &mut self.inner {
             let mut bytes = Vec::new();
-            for piece in pieces.by_ref() {
-                bytes.extend_from_slice(&piece);
-            }
-            self.inner = Inner::Whole(Some(bytes.into()));
+            self.inner = match pieces.try_for_each(|piece| {
+                bytes.extend_from_slice(&piece?);
+                Ok(())
+            }) {
+                Ok(()) => Inner::Whole(Some(bytes.into())),
+                Err(error) => Inner::Pieces(Box::new(std::iter::once(Err(error)))),
+            };
         }
         self.peek()
     }

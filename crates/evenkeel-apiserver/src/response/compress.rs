@@ -9,7 +9,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, VARY};
 use http::{HeaderMap, HeaderValue, Response};
 use http_body::Body as _;
 
-use super::body::Body;
+use super::body::{Body, BodyError};
 use evenkeel_apimachinery::headers::text;
 
 /// Size in bytes above which a response is compressed.
@@ -34,7 +34,7 @@ pub(crate) fn compress(headers: &HeaderMap, response: &mut Response<Body>) {
     }
     let body = std::mem::replace(response.body_mut(), Body::empty());
     let Some(bytes) = body.into_whole() else { return };
-    *response.body_mut() = Body::pieces(Gzip::new(std::iter::once(bytes)));
+    *response.body_mut() = Body::pieces(Gzip::new(std::iter::once(Ok(bytes))));
     set_gzip_headers(response);
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Gzip<I> {
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
-impl<I: Iterator<Item = Bytes>> Gzip<I> {
+impl<I: Iterator<Item = Result<Bytes, BodyError>>> Gzip<I> {
     /// Creates an iterator that compresses `chunks`.
     pub(crate) fn new(chunks: I) -> Self {
         // The fastest level, as in upstream (`defaultGzipContentEncodingLevel`).
@@ -63,20 +63,27 @@ impl<I: Iterator<Item = Bytes>> Gzip<I> {
     }
 }
 
-impl<I: Iterator<Item = Bytes>> Iterator for Gzip<I> {
-    type Item = Bytes;
+impl<I: Iterator<Item = Result<Bytes, BodyError>>> Iterator for Gzip<I> {
+    type Item = Result<Bytes, BodyError>;
 
-    fn next(&mut self) -> Option<Bytes> {
+    fn next(&mut self) -> Option<Self::Item> {
         let encoder = self.encoder.as_mut()?;
         for chunk in self.chunks.by_ref() {
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    self.encoder = None;
+                    return Some(Err(error));
+                }
+            };
             // Writes to memory do not fail.
             let _ = encoder.write_all(&chunk);
             if encoder.get_ref().len() >= MIN_CHUNK_BYTES {
-                return Some(std::mem::take(encoder.get_mut()).into());
+                return Some(Ok(std::mem::take(encoder.get_mut()).into()));
             }
         }
         let rest = self.encoder.take()?.finish().unwrap_or_default();
-        Some(rest.into())
+        Some(Ok(rest.into()))
     }
 }
 

@@ -51,7 +51,6 @@ use crate::kubelet::{Kubelet, Kubelets};
 use crate::metrics::Metrics;
 use crate::registry;
 use crate::resource::Table;
-use crate::response::WholeLists;
 use crate::service_network::ServiceNetwork;
 use crate::store::{self, ConnectError, EtcdOptions, OpenError, Store};
 use crate::streaming::StreamLimits;
@@ -416,7 +415,6 @@ impl Builder {
             service_families: network.families(),
             store,
             flows: Flows::new(self.flow, self.clock.clone()),
-            whole_lists: WholeLists::default(),
             clock: self.clock,
             authenticator,
             authorizer,

@@ -53,8 +53,8 @@ pub(super) fn list(
     // Sort by key, as in a list of stored objects.
     items.sort();
     // Computed objects and their lists have no resource version.
-    let mut items = items.into_iter().map(|(_, item)| item);
-    let bytes = format.list(resource, &mut items, &ListMeta::default(), request.now)?;
+    let items: Vec<Bytes> = items.into_iter().map(|(_, item)| item).collect();
+    let bytes = format.list(resource, &items, &ListMeta::default(), request.now)?;
     Ok(answer(StatusCode::OK, format.content_type(Purpose::List), Body::whole(bytes)))
 }
 

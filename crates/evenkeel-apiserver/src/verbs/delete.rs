@@ -552,5 +552,5 @@ pub(super) async fn serve_collection(
         }
     }
     // As in upstream, return the listed objects in their state before the deletion. With `limit`, those are one chunk.
-    list::respond(request, &format, entries, &list_meta).await
+    list::respond(request, &format, entries, &list_meta)
 }

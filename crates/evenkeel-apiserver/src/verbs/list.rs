@@ -29,7 +29,7 @@ use http::{Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use crate::custom::codec;
-use crate::output::{Format, ListMeta, Purpose};
+use crate::output::{Format, ListEncoder, ListMeta, Purpose};
 use crate::request::RequestContext;
 use crate::request::query::{Query, check_errors, number_error};
 use crate::resource::ResourceType;
@@ -37,7 +37,7 @@ use crate::response::Body;
 use crate::response::{answer, compress};
 use crate::selector::{ParsedSelectors, Selectors};
 use crate::store::{Entry, Range, Snapshot};
-use crate::verbs::list_pieces::Pieces;
+use crate::verbs::list_pieces::{Pieces, ShortOrLong};
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Base64 of continue tokens as Go decodes it: without padding, and with any trailing bits.
@@ -48,6 +48,9 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true)
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
+
+/// Size in bytes of stored objects whose decoding keeps a core busy for long.
+const BUSY_BYTES: usize = 1024 * 1024;
 
 /// Parsed options of a list request.
 pub(super) struct ListOptions<'a> {
@@ -380,11 +383,11 @@ pub(super) async fn list_page(request: &RequestContext<'_>) -> Result<Page, Stat
 pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>, StatusError> {
     let format = request.format()?;
     let Page { entries, meta } = list_page(request).await?;
-    respond(request, &format, entries, &meta).await
+    respond(request, &format, entries, &meta)
 }
 
 /// Responds with a list of stored objects.
-pub(super) async fn respond(
+pub(super) fn respond(
     request: &RequestContext<'_>,
     format: &Format,
     entries: Vec<Arc<Entry>>,
@@ -398,12 +401,20 @@ pub(super) async fn respond(
     } else if format.is_stored_protobuf(resource) && !format.is_metadata() {
         Pieces::protobuf(resource, entries, meta)?
     } else {
-        return respond_whole(request, format, &entries, meta).await;
+        let stored_bytes: usize = entries.iter().map(|entry| entry.size()).sum();
+        let prepare = || {
+            let mut objects = entries.iter().map(|entry| entry.object());
+            ListEncoder::new(format, resource, &mut objects, meta, request.now)
+        };
+        let encoder = if stored_bytes > BUSY_BYTES { run_busy(prepare) } else { prepare() };
+        Pieces::encoded(encoder?, entries)
     };
-    let pieces = match pieces.into_whole() {
+    let pieces = match pieces.into_short_or_long().map_err(StatusError::internal)? {
         // Send a short list as a complete body, which has a `Content-Length`.
-        Ok(bytes) => return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes))),
-        Err(pieces) => pieces,
+        ShortOrLong::Short(bytes) => {
+            return Ok(answer(StatusCode::OK, content_type, Body::whole(bytes)));
+        }
+        ShortOrLong::Long(pieces) => pieces,
     };
     if compress::accepts_gzip(request.headers) {
         let mut response =
@@ -412,26 +423,6 @@ pub(super) async fn respond(
         return Ok(response);
     }
     Ok(answer(StatusCode::OK, content_type, Body::pieces(pieces)))
-}
-
-/// Responds with a list that is encoded as a whole.
-async fn respond_whole(
-    request: &RequestContext<'_>,
-    format: &Format,
-    entries: &[Arc<Entry>],
-    meta: &ListMeta,
-) -> Result<Response<Body>, StatusError> {
-    let stored_bytes = entries.iter().map(|entry| entry.size()).sum();
-    let mut memory = request.api.whole_lists.admit(stored_bytes).await;
-    let encode = || {
-        let mut items = entries.iter().map(|entry| entry.object());
-        format.list(request.resource(), &mut items, meta, request.now)
-    };
-    let bytes = if memory.is_short() { encode()? } else { run_busy(encode)? };
-    memory.shrink(bytes.len());
-    let mut body = Body::whole(bytes);
-    body.hold(memory);
-    Ok(answer(StatusCode::OK, format.content_type(Purpose::List), body))
 }
 
 #[cfg(test)]

@@ -1,56 +1,65 @@
-//! Chunked body of a list of stored objects. Each chunk is copied when it is sent, so that memory never holds a second
-//! copy of a long list.
+//! Chunked body of a list. Each chunk is copied or encoded when it is sent, so that memory never holds a second copy of a
+//! long list.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use evenkeel_api::protobuf::wire;
+use evenkeel_tasks::run_busy;
 
-use crate::output::{Format, LIST_ITEMS, ListMeta};
+use crate::output::{Format, Frame, LIST_ITEMS, ListEncoder, ListMeta};
 use crate::resource::ResourceType;
+use crate::response::BodyError;
 use crate::store::Entry;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Approximate size of each chunk, in bytes.
 const PIECE_BYTES: usize = 128 * 1024;
+/// Approximate size in the store of the objects that are decoded for one chunk, in bytes: some milliseconds of work.
+const DECODED_BYTES: usize = 256 * 1024;
 
 /// Iterator over the chunks of an encoded list.
 pub(super) struct Pieces {
-    /// Bytes before the items; `None` after the first chunk.
-    head: Option<Vec<u8>>,
+    /// Chunks that were encoded to find out whether the list is short.
+    ready: std::vec::IntoIter<Bytes>,
+    /// Bytes before the items; empty after the first chunk.
+    head: Vec<u8>,
     /// Objects that are not encoded yet.
     items: std::vec::IntoIter<Arc<Entry>>,
-    /// Appends an item to a chunk.
-    write_item: fn(&Entry, &mut Vec<u8>),
+    write: WriteItem,
     /// Bytes between two items.
     separator: &'static [u8],
     /// Bytes after the items.
     tail: Vec<u8>,
-    /// Size of the whole list, in bytes.
-    size: usize,
     is_first_item: bool,
     /// Whether the last chunk was returned.
     is_done: bool,
 }
 
+/// Appends an item to a chunk.
+enum WriteItem {
+    /// Copies the stored form.
+    Copy(fn(&Entry, &mut Vec<u8>)),
+    /// Encodes the object in another form.
+    Encode(Box<ListEncoder>),
+}
+
+/// Chunks of a list, or all its bytes if it is short.
+pub(super) enum ShortOrLong {
+    Short(Bytes),
+    Long(Pieces),
+}
+
 impl Pieces {
-    /// Creates the iterator over a list's chunks. `size` is the size of all items in bytes.
-    fn new(
-        head: Vec<u8>,
-        tail: Vec<u8>,
-        entries: Vec<Arc<Entry>>,
-        write_item: fn(&Entry, &mut Vec<u8>),
-        separator: &'static [u8],
-        size: usize,
-    ) -> Self {
-        let size = head.len() + size + tail.len();
+    /// Creates the iterator over a list\'s chunks.
+    fn new(frame: Frame, entries: Vec<Arc<Entry>>, write: WriteItem) -> Self {
         Self {
-            head: Some(head),
+            ready: Vec::new().into_iter(),
+            head: frame.head,
             items: entries.into_iter(),
-            write_item,
-            separator,
-            tail,
-            size,
+            write,
+            separator: frame.separator,
+            tail: frame.tail,
             is_first_item: true,
             is_done: false,
         }
@@ -58,14 +67,12 @@ impl Pieces {
 
     /// Creates the chunks of a list in JSON.
     pub(super) fn json(resource: &ResourceType, entries: Vec<Arc<Entry>>, meta: &ListMeta) -> Self {
-        // Each item also has a brace and a comma.
-        let size = entries.iter().map(|entry| entry.item().len() + 2).sum();
         let write_item = |entry: &Entry, piece: &mut Vec<u8>| {
             piece.push(b'{');
             piece.extend_from_slice(entry.item());
         };
         let (head, tail) = (json_head(resource, meta), b"]}\n".to_vec());
-        Self::new(head, tail, entries, write_item, b",", size)
+        Self::new(Frame { head, separator: b",", tail }, entries, WriteItem::Copy(write_item))
     }
 
     /// Creates the chunks of a list in protobuf. Each object is encoded once for all clients until it changes.
@@ -88,39 +95,89 @@ impl Pieces {
             }
         };
         let (head, tail) = Format::protobuf_list_head_and_tail(resource, meta, size)?;
-        Ok(Self::new(head, tail, entries, write_item, b"", size))
+        Ok(Self::new(Frame { head, separator: b"", tail }, entries, WriteItem::Copy(write_item)))
+    }
+
+    /// Creates the chunks of a list whose items are encoded one by one, while they are sent.
+    pub(super) fn encoded(mut encoder: ListEncoder, entries: Vec<Arc<Entry>>) -> Self {
+        let frame = encoder.take_frame();
+        Self::new(frame, entries, WriteItem::Encode(Box::new(encoder)))
     }
 
     /// Returns the whole list if it fits in one chunk, or else the iterator.
-    pub(super) fn into_whole(mut self) -> Result<Bytes, Self> {
-        if self.size > PIECE_BYTES {
-            return Err(self);
+    ///
+    /// # Errors
+    /// An object among the first ones cannot be encoded.
+    pub(super) fn into_short_or_long(mut self) -> Result<ShortOrLong, BodyError> {
+        let (mut ready, mut size) = (Vec::new(), 0);
+        for piece in self.by_ref() {
+            let piece = piece?;
+            size += piece.len();
+            ready.push(piece);
+            if size > PIECE_BYTES {
+                self.ready = ready.into_iter();
+                return Ok(ShortOrLong::Long(self));
+            }
         }
-        Ok(self.next().unwrap_or_default())
+        Ok(ShortOrLong::Short(match <[Bytes; 1]>::try_from(ready) {
+            Ok([whole]) => whole,
+            Err(pieces) => pieces.concat().into(),
+        }))
     }
-}
 
-impl Iterator for Pieces {
-    type Item = Bytes;
-
-    fn next(&mut self) -> Option<Bytes> {
-        if self.is_done {
-            return None;
-        }
-        let mut piece = self.head.take().unwrap_or_default();
-        piece.reserve(self.size.min(PIECE_BYTES));
+    /// Appends the next items to a chunk, until it is full. Returns whether all items are written.
+    fn fill(&mut self, piece: &mut Vec<u8>) -> Result<bool, BodyError> {
+        let mut decoded = 0;
         for entry in self.items.by_ref() {
             if !std::mem::take(&mut self.is_first_item) {
                 piece.extend_from_slice(self.separator);
             }
-            (self.write_item)(&entry, &mut piece);
-            if piece.len() >= PIECE_BYTES {
-                return Some(piece.into());
+            match &mut self.write {
+                WriteItem::Copy(write) => write(&entry, piece),
+                WriteItem::Encode(encoder) => {
+                    let object = entry.json();
+                    decoded += object.len();
+                    encoder
+                        .item(object, piece)
+                        .map_err(|error| BodyError::Unencodable(error.to_string()))?;
+                }
+            }
+            if piece.len() >= PIECE_BYTES || decoded >= DECODED_BYTES {
+                return Ok(false);
             }
         }
-        piece.extend_from_slice(&self.tail);
-        self.is_done = true;
-        Some(piece.into())
+        Ok(true)
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Result<Bytes, BodyError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(piece) = self.ready.next() {
+            return Some(Ok(piece));
+        }
+        if self.is_done {
+            return None;
+        }
+        let mut piece = std::mem::take(&mut self.head);
+        let filled = match self.write {
+            WriteItem::Copy(_) => self.fill(&mut piece),
+            // A client that reads fast would otherwise keep one of the server's threads for itself.
+            WriteItem::Encode(_) => run_busy(|| self.fill(&mut piece)),
+        };
+        match filled {
+            Ok(false) => {}
+            Ok(true) => {
+                piece.append(&mut self.tail);
+                self.is_done = true;
+            }
+            Err(error) => {
+                self.is_done = true;
+                return Some(Err(error));
+            }
+        }
+        Some(Ok(piece.into()))
     }
 }
 

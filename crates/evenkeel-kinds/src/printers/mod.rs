@@ -26,9 +26,25 @@ mod storagemigration;
 mod workloads;
 
 use cells::{Cells, PrintedObject};
+use serde_json::Value;
 
 /// Function that returns the cells of an object's table row, one per column of its kind.
 pub(super) type Printer = fn(&PrintedObject<'_>) -> Cells;
+
+/// Printer of the rows of one list.
+pub type RowPrinter = Box<dyn Fn(&PrintedObject<'_>) -> Cells + Send>;
+
+/// Function that reads all objects of a list and returns the printer of its rows.
+pub(super) type ListPrinter = fn(&mut dyn Iterator<Item = Value>) -> RowPrinter;
+
+/// Returns the list printer of a built-in kind whose rows depend on the other objects of the list. The rows of most
+/// kinds do not, and a single object has the row of its [`printer`].
+pub fn list_printer(group: &str, kind: &str) -> Option<ListPrinter> {
+    match group {
+        "storage.k8s.io" => storage::list_printer(kind),
+        _ => None,
+    }
+}
 
 /// Returns the printer of a built-in kind, or `None` for custom resources.
 pub fn printer(group: &str, kind: &str) -> Option<Printer> {

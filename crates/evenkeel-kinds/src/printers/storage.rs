@@ -1,9 +1,11 @@
 //! Printers of storage.k8s.io.
 
 use super::cells::{Cells, NONE, UNSET, age, created_at, join, name, text_or};
-use super::{PrintedObject, Printer};
+use super::{ListPrinter, PrintedObject, Printer, RowPrinter};
 use evenkeel_apimachinery::value::{flag, get, list, text};
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use std::cmp::Reverse;
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
@@ -48,7 +50,51 @@ fn csi_driver(printed: &PrintedObject<'_>) -> Cells {
     ]
 }
 
-/// Returns the cells of a StorageClass. A list marks the default class.
+pub(super) fn list_printer(kind: &str) -> Option<ListPrinter> {
+    match kind {
+        "StorageClass" => Some(storage_classes),
+        _ => None,
+    }
+}
+
+/// Returns the printer of a list of StorageClasses, which marks the default class.
+///
+/// Upstream: `printStorageClassList`.
+fn storage_classes(classes: &mut dyn Iterator<Item = Value>) -> RowPrinter {
+    let default = default_class(classes);
+    Box::new(move |printed| {
+        let mut cells = storage_class(printed);
+        let name = name(printed);
+        if default.as_deref() == Some(name)
+            && let Some(cell) = cells.first_mut()
+        {
+            *cell = json!(format!("{name} (default)"));
+        }
+        cells
+    })
+}
+
+/// Returns the name of the default StorageClass: the newest with the annotation, and of several that are equally old the
+/// first by name.
+///
+/// Upstream: `getEffectiveDefaultStorageClass`.
+fn default_class(classes: &mut dyn Iterator<Item = Value>) -> Option<String> {
+    const KEYS: [&str; 2] = [
+        "storageclass.kubernetes.io/is-default-class",
+        "storageclass.beta.kubernetes.io/is-default-class",
+    ];
+    let is_default = |class: &Value| {
+        let annotations = class.pointer("/metadata/annotations");
+        KEYS.iter().any(|key| annotations.and_then(|all| all.get(key)).is_some_and(|v| v == "true"))
+    };
+    let rank = |class: Value| {
+        let created = text(&class, "metadata.creationTimestamp").parse::<Timestamp>().ok();
+        (created, Reverse(text(&class, "metadata.name").to_owned()))
+    };
+    classes.filter(is_default).map(rank).max().map(|(_, Reverse(name))| name)
+}
+
+/// Returns the cells of a StorageClass. Only a list marks the default class.
 ///
 /// Upstream: `printStorageClass`.
 fn storage_class(printed: &PrintedObject<'_>) -> Cells {
