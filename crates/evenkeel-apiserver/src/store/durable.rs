@@ -19,7 +19,8 @@ use super::entry::{Change, Entry};
 use super::history::History;
 use super::pending::{QueuedTransaction, Refusal};
 use super::record::{self, StoredRecord, Transformer};
-use super::state::State;
+use super::refused::Refused;
+use super::state::{Staged, State};
 use crate::clock::Clock;
 use crate::resource::ResourcePrefix;
 
@@ -144,32 +145,45 @@ impl Durable {
         Some(Refusal { why: why.into(), accepts_deletions })
     }
 
-    /// Commits a batch. The batch is on disk when this returns.
+    /// Commits a batch. The returned transactions are on disk; those that cannot be encoded, and those that depend on
+    /// them, are refused.
     ///
     /// # Errors
-    /// Returns the reason why no part of the batch was written.
+    /// Reason why no part of the batch was written, with the batch.
     pub(super) fn commit(
         &mut self,
-        batch: &[QueuedTransaction],
+        batch: Vec<QueuedTransaction>,
         state: &RwLock<State>,
-    ) -> Result<(), Arc<str>> {
+    ) -> Result<(Vec<QueuedTransaction>, Refused), (Vec<QueuedTransaction>, Arc<str>)> {
         if let Mode::Failed { .. } = self.mode {
-            return Err(self.refusal_reason());
+            return Err((batch, self.refusal_reason()));
         }
-        let writes = || batch.iter().flat_map(|transaction| &transaction.writes);
-        let records = writes()
-            .map(|staged| {
-                let transformer = &*self.transformer;
-                record::encode(&staged.resource_prefix, &staged.event.entry, transformer)
-            })
-            .collect::<Result<Vec<StoredRecord>, String>>()?;
+        let (mut accepted, mut refused, mut records) =
+            (Vec::with_capacity(batch.len()), Refused::default(), Vec::new());
+        for transaction in batch {
+            let encoded = match refused.reason_for(&transaction) {
+                Some(why) => Err(why),
+                None => self.encode(&transaction).map_err(Arc::from),
+            };
+            match encoded {
+                Ok(encoded) => {
+                    records.extend(encoded);
+                    accepted.push(transaction);
+                }
+                Err(why) => refused.add(transaction, why),
+            }
+        }
+        if accepted.is_empty() {
+            return Ok((accepted, refused));
+        }
         let committed = catch_engine_panic(|| self.backend.commit(&records), BackendError::Damaged);
         if let Err(error) = committed {
             self.fail(&error, state);
-            return Err(self.refusal_reason());
+            accepted.extend(refused.transactions.into_iter().map(|(transaction, _)| transaction));
+            return Err((accepted, self.refusal_reason()));
         }
         self.history.confirm_removals();
-        for staged in writes() {
+        for staged in accepted.iter().flat_map(|transaction| &transaction.writes) {
             let event = &staged.event;
             let superseded = event.previous.as_ref().map(|entry| (entry.revision, entry.size()));
             let is_deletion = event.entry.change == Change::Deleted;
@@ -178,7 +192,15 @@ impl Durable {
         if let Mode::Full { shrink, .. } = &mut self.mode {
             *shrink = true;
         }
-        Ok(())
+        Ok((accepted, refused))
+    }
+
+    /// Encodes the records of a transaction.
+    fn encode(&self, transaction: &QueuedTransaction) -> Result<Vec<StoredRecord>, String> {
+        let encode = |staged: &Staged| {
+            record::encode(&staged.resource_prefix, &staged.event.entry, &*self.transformer)
+        };
+        transaction.writes.iter().map(encode).collect()
     }
 
     /// Returns the reason of the refusal, after a failure.

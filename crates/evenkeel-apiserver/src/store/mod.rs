@@ -29,6 +29,7 @@ mod open;
 mod overlay;
 mod pending;
 mod record;
+mod refused;
 mod ring;
 mod shared;
 mod size;

@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::entry::{Change, Encoded, Entry};
 use super::event::Event;
+use super::refused::Refused;
 use super::state::{Staged, State};
 use super::transaction::{Expect, Op, Transaction, WriteError};
 use crate::resource::ResourcePrefix;
@@ -18,6 +19,8 @@ pub(super) type Outcome = Result<(), Arc<str>>;
 /// Transaction in the queue for the next commit.
 pub(super) struct QueuedTransaction {
     pub(super) writes: Vec<Staged>,
+    /// Resources in which the transaction requires values that no other object has.
+    pub(super) unique_in: Vec<ResourcePrefix>,
     /// Sends the outcome to the caller.
     pub(super) done: oneshot::Sender<Outcome>,
 }
@@ -161,6 +164,26 @@ impl Pending {
         self.take_queue()
     }
 
+    /// Discards refused writes, and the queued transactions that depend on them. Returns the last revision whose outcome
+    /// is now known. The other writes of their batch must be committed before, because their states replace these.
+    pub(super) fn discard(&mut self, refused: &mut Refused) -> u64 {
+        let queue = self.take_queue();
+        self.queue = refused.take_dependents(queue);
+        for staged in refused.transactions.iter().flat_map(|(transaction, _)| &transaction.writes) {
+            let (entry, previous) = (&staged.event.entry, &staged.event.previous);
+            let added = if entry.change == Change::Deleted { 0 } else { entry.size() };
+            let removed = previous.as_ref().map_or(0, |previous| previous.size());
+            self.object_bytes = (self.object_bytes + removed).saturating_sub(added);
+            if let Some(objects) = self.objects.get_mut(&staged.resource_prefix) {
+                // All later writes of the object are refused, too.
+                objects.remove(&entry.key);
+            }
+        }
+        self.objects.retain(|_, objects| !objects.is_empty());
+        let next = self.queue.iter().flat_map(|transaction| &transaction.writes).next();
+        next.map_or(self.revision, |staged| staged.event.entry.revision - 1)
+    }
+
     /// Drops pending states up to a committed revision, because the committed state has them.
     pub(super) fn remove_committed(&mut self, revision: u64) {
         self.objects.retain(|_, objects| {
@@ -233,8 +256,9 @@ impl Pending {
             writes.extend(self.write(state, op, values));
         }
         let entries = writes.iter().map(|staged| staged.event.entry.clone()).collect();
+        let unique_in = transaction.unique.into_iter().map(|(resource, _)| resource).collect();
         let (done, outcome) = oneshot::channel();
-        self.queue.push(QueuedTransaction { writes, done });
+        self.queue.push(QueuedTransaction { writes, unique_in, done });
         Ok(StagedTransaction { entries, outcome })
     }
 

@@ -33,9 +33,9 @@ const HEAD_LENGTH: usize = 14;
 ///
 /// Upstream: `value.Transformer`.
 pub(crate) trait Transformer: Send + Sync {
-    /// Returns the reason why no value of a resource can be stored now, such as a key server that does not respond.
-    /// `None` if values can be stored. The store asks before it queues a transaction, so that the reason refuses that
-    /// transaction alone: a failure of [`Transformer::transform_to_storage`] refuses all transactions of its commit.
+    /// Returns the reason why no value of a resource can be stored now, such as a key server that does not answer. `None` if
+    /// values can be stored. The store asks before it queues a transaction, so that no other one can depend on it: a failure
+    /// of [`Transformer::transform_to_storage`] refuses the transactions that depend on its own as well.
     fn refusal(&self, resource_prefix: &str) -> Option<String> {
         let _ = resource_prefix;
         None

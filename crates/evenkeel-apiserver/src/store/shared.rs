@@ -16,6 +16,7 @@ use super::etcd::connection::Etcd;
 use super::index::IndexedResources;
 use super::pending::{NotStaged, Pending, QueuedTransaction, Refusal, StagedTransaction};
 use super::record::{Identity, Transformer};
+use super::refused::Refused;
 use super::state::{Collection, Staged, State};
 use super::transaction::{Transaction, WriteError};
 use super::watchers::{ScopeSignals, Watchers};
@@ -143,13 +144,13 @@ impl Shared {
         assert!(!self.pending().planted_panic, "planted");
         if !batch.is_empty() {
             let committed = match &mut *durable {
-                Some(durable) => durable.commit(&batch, &self.state),
-                None => Ok(()),
+                Some(durable) => durable.commit(batch, &self.state),
+                None => Ok((batch, Refused::default())),
             };
             let refusal = durable.as_ref().and_then(Durable::refusal);
             match committed {
-                Ok(()) => self.publish(batch),
-                Err(why) => self.refuse(batch, &why, refusal),
+                Ok((batch, refused)) => self.publish_and_refuse(batch, refused),
+                Err((batch, why)) => self.refuse(batch, &why, refusal),
             }
         }
         let Some(durable) = &mut *durable else { return Duration::MAX };
@@ -162,6 +163,37 @@ impl Shared {
         delay
     }
 
+    /// Publishes the committed transactions of a batch, then refuses the others and all that depend on them.
+    fn publish_and_refuse(&self, batch: Vec<QueuedTransaction>, mut refused: Refused) {
+        let last = |transaction: &QueuedTransaction| {
+            transaction.writes.last().map(|staged| staged.event.entry.revision)
+        };
+        let latest = refused.transactions.last();
+        if let Some((revision, why)) =
+            latest.and_then(|(transaction, why)| Some((last(transaction)?, why.clone())))
+        {
+            // A caller that waits for all writes learns of the refusal even if it wakes when the others are published.
+            self.resolved.send_modify(|resolved| resolved.refused = Some((revision, why)));
+        }
+        if !batch.is_empty() {
+            self.publish(batch);
+        }
+        if refused.transactions.is_empty() {
+            return;
+        }
+        let known = self.pending().discard(&mut refused);
+        let latest = refused.transactions.last();
+        let latest = latest.and_then(|(transaction, why)| Some((last(transaction)?, why.clone())));
+        self.resolved.send_modify(|resolved| {
+            resolved.refused = latest;
+            resolved.revision = resolved.revision.max(known);
+        });
+        for (transaction, why) in refused.transactions {
+            tracing::warn!(error = %why, "a write is refused");
+            let _ = transaction.done.send(Err(why));
+        }
+    }
+
     /// Applies a committed batch to memory, and notifies its callers and watches.
     fn publish(&self, batch: Vec<QueuedTransaction>) {
         // Record events before they are visible, so that a watcher of a scope reads all of them up to the committed
@@ -169,7 +201,7 @@ impl Shared {
         let scope_signals =
             self.watchers.record(batch.iter().flat_map(|transaction| &transaction.writes));
         let mut callers = Vec::with_capacity(batch.len());
-        let writes = batch.into_iter().flat_map(|QueuedTransaction { writes, done }| {
+        let writes = batch.into_iter().flat_map(|QueuedTransaction { writes, done, .. }| {
             callers.push(done);
             writes
         });

@@ -5,6 +5,7 @@ mod disk;
 mod explore;
 mod faults;
 mod quota;
+mod refused;
 mod upgrade;
 
 use serde_json::{Value, json};
