@@ -13,7 +13,7 @@ use crate::{DecodeError, Encoding};
 
 /// Maximum length of a frame in bytes. It exceeds any object that etcd can store, so a longer frame means a corrupt
 /// stream.
-const MAX_FRAME: usize = 64 << 20;
+pub const MAX_FRAME: usize = 64 << 20;
 /// Size in bytes of the length prefix of a protobuf frame, which is a big-endian integer.
 const PREFIX: usize = 4;
 

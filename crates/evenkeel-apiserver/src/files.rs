@@ -82,8 +82,12 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     io::read_to_string(file)
 }
 
-/// Writes a private file atomically and durably.
-pub(crate) fn write(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file that only its owner may access, atomically and durably: after a crash or a power failure, the file has its
+/// old or its new content. Its folder must exist.
+///
+/// # Errors
+/// The file cannot be written.
+pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let folder = folder_of(path);
     // On Unix, `tempfile` creates files with mode 0600.
     let mut file = tempfile::NamedTempFile::new_in(folder)?;

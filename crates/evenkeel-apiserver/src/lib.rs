@@ -54,6 +54,7 @@ pub use bootstrap::{BootstrapGrant, BootstrapRule, bootstrap_grants};
 pub use clock::Clock;
 pub use computed::{ComputedApi, ComputedResource};
 pub use evenkeel_apimachinery::status::StatusError;
+pub use files::write as write_private_file;
 pub use kubelet::{Kubelet, LogLine, Output, PodConnection, PodRef, StreamError, Streams};
 pub use resource::Source;
 pub use response::{Body, BodyError, WriteTimeout};

@@ -19,9 +19,8 @@ const MAX_RETRIES: u32 = 10;
 /// Delay before a GET that lost its connection is sent again, as in client-go.
 const LOST_CONNECTION_DELAY: Duration = Duration::from_secs(1);
 
-/// Maximum length in bytes of a response with one object. It exceeds any object that etcd can store, like the maximum
-/// size of a watch's frame.
-const MAX_OBJECT_BYTES: usize = 64 << 20;
+/// Maximum length in bytes of a response with one object: that of a watch event, which has one, too.
+const MAX_OBJECT_BYTES: usize = evenkeel_api::watch::MAX_FRAME;
 
 /// Maximum length in bytes that an item adds to a page of a list: etcd's limit of a request, with a third for JSON.
 const MAX_ITEM_BYTES: usize = 2 << 20;

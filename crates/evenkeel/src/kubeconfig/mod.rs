@@ -3,9 +3,8 @@
 mod merge;
 
 use anyhow::{Context, Result};
-use evenkeel_apiserver::Server;
+use evenkeel_apiserver::{Server, write_private_file};
 use std::{
-    io::Write,
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
@@ -249,15 +248,8 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("it has no folder")?;
     make_private_folder(folder)?;
     let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(target.parent().unwrap_or(folder))?;
-        file.write_all(text.as_bytes())?;
-        // Without this sync, a power failure may leave an empty file, and other clusters' credentials are lost.
-        file.as_file().sync_all()?;
-        file.persist(&target)?;
-        std::io::Result::Ok(())
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
+    // The file may have other clusters' credentials, which a power failure must not destroy.
+    write_private_file(&target, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]
