@@ -113,6 +113,59 @@ pub(crate) async fn headers_that_resemble_others(target: &Target) {
     assert!(matches!(answer.code, 400 | 401 | 403), "{}", answer.head());
 }
 
+/// An administrator impersonates a user without permissions. A header that the server cannot read must not leave the
+/// request to the administrator.
+pub(crate) async fn impersonation_headers_beyond_ascii(target: &Target) {
+    let secrets = "/api/v1/namespaces/kube-system/secrets";
+    let get = async |headers: &[&[u8]]| {
+        let head = format!("GET {secrets} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer admin\r\n");
+        let mut request = head.into_bytes();
+        for header in headers {
+            request.extend_from_slice(header);
+            request.extend_from_slice(b"\r\n");
+        }
+        request.extend_from_slice(b"\r\n");
+        Answer::read(&target.exchange(&request).await)
+    };
+    assert_eq!(get(&[]).await.code, 200, "the administrator may read them");
+    let ann = &b"Impersonate-User: ann"[..];
+    for headers in [
+        &[&b"Impersonate-User: \xff"[..]][..],
+        &[b"Impersonate-User: bob\xc3"],
+        &[b"impersonate-user: \xed\xa0\x80"],
+        &[b"Impersonate-User: \xff", ann],
+        &[ann, b"Impersonate-User: \xff"],
+        &[ann, b"Impersonate-Group: \xff"],
+        &[ann, b"Impersonate-Group: dev", b"IMPERSONATE-GROUP: system:masters\x80"],
+        &[ann, b"Impersonate-Uid: \xc0\x80"],
+        &[ann, b"Impersonate-Extra-Scopes: \xff"],
+        &[ann, b"Impersonate-Extra-%ff: x"],
+        &[b"Impersonate-Group: \xff"],
+        &[b"Impersonate-Extra-Scopes: \xff"],
+        // The names of headers are ASCII.
+        &[b"Impersonate-Us\xe9r: ann"],
+        &[ann, b"Impersonate-Extra-\xff: x"],
+        &[ann, b"Impersonate-Extra-\xc3\xa9: x"],
+    ] {
+        let answer = get(headers).await;
+        let what = headers.join(&b", "[..]).escape_ascii().to_string();
+        // Upstream takes values of any bytes for names, which have no permissions.
+        let is_refused = answer.code == 400 || target.is_upstream() && answer.code == 403;
+        assert!(is_refused, "{what}: {}", answer.head());
+    }
+    // Text beyond ASCII names a user, a group or a value like any other.
+    for headers in [
+        &["Impersonate-User: \u{e4}nn".as_bytes()][..],
+        &[ann, "Impersonate-Group: d\u{e9}v".as_bytes()],
+        &[ann, "Impersonate-Extra-Scopes: \u{4e16}".as_bytes()],
+        &[ann, b"Impersonate-Extra-%c3%a9: x"],
+    ] {
+        let answer = get(headers).await;
+        let what = headers.join(&b", "[..]).escape_ascii().to_string();
+        assert_eq!(answer.code, 403, "{what}: {}", answer.head());
+    }
+}
+
 pub(crate) async fn lines_that_are_no_request(target: &Target) {
     for line in [
         &b"GET / HTTP/0.9\r\n\r\n"[..],

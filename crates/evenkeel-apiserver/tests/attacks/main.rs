@@ -85,6 +85,7 @@ attacks! {
         chunks_with_long_extensions,
         headers_without_end,
         headers_that_resemble_others,
+        impersonation_headers_beyond_ascii,
         lines_that_are_no_request,
         absolute_uris,
         methods_that_are_not_served,
