@@ -20,6 +20,14 @@ pub const MAX_DEPTH: usize = 256;
 /// Additional levels of lists, watch events and reviews around an object.
 const WRAPPER_DEPTH: usize = 8;
 
+/// Maximum number of values in the body of a request, in any encoding. An object of the size that etcd stores, 1.5 MiB,
+/// has fewer in JSON, where a value takes at least two bytes. In memory, a value takes many times the bytes that it may
+/// take in a body.
+pub const MAX_VALUES: usize = 1_000_000;
+
+/// Error message for a body with more values than [`MAX_VALUES`].
+pub const TOO_MANY_VALUES: &str = "exceeded max number of values";
+
 /// Error message of Go's decoder for a document that nests too deep.
 pub const TOO_DEEP: &str = "exceeded max depth";
 
@@ -144,6 +152,21 @@ pub fn is_nested_deeper(text: &[u8], limit: usize) -> bool {
         position = position.saturating_add(1);
     }
     false
+}
+
+/// Returns an upper bound on the number of values in a JSON document. It only counts the bytes that precede a value, so the
+/// document need not be valid JSON.
+pub(crate) fn max_values(text: &[u8]) -> usize {
+    let (mut count, mut position) = (1usize, 0);
+    while let Some(byte) = text.get(position) {
+        match byte {
+            b'{' | b'[' | b',' => count = count.saturating_add(1),
+            b'"' => position = end_of_string(text, position.saturating_add(1)),
+            _ => {}
+        }
+        position = position.saturating_add(1);
+    }
+    count
 }
 
 /// Returns the end of the string whose opening quote precedes `position`.

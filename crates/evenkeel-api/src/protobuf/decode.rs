@@ -6,28 +6,27 @@
 use base64::Engine;
 use serde_json::{Map, Value};
 
+use super::budget::Budget;
 use super::schema::{Descriptor, FieldDescriptor, Form, Kind, Label, Schema};
 use crate::decode::{Reader, Wire, WireError};
 use crate::json;
 use crate::time::{self, Timestamp};
 
-/// Decodes a message into JSON that `depth` arrays and objects enclose. A message in the envelope of a
-/// `RawExtension` continues with the depth of the outer message, so that [`json::MAX_DEPTH`] limits all levels
-/// together.
+/// Decodes a message into JSON. A message in the envelope of a `RawExtension` draws on the budget of the outer message, so
+/// that [`json::MAX_DEPTH`] limits all levels together, and the number of values is that of all messages.
 pub(super) fn decode(
     descriptor: &'static Descriptor,
     bytes: &[u8],
-    depth: usize,
+    budget: &mut Budget,
 ) -> Result<Value, WireError> {
-    Decoder { depth }.decode_message(descriptor, None, bytes)
+    Decoder { budget }.decode_message(descriptor, None, bytes)
 }
 
-struct Decoder {
-    /// Number of JSON arrays and objects around the current value.
-    depth: usize,
+struct Decoder<'b> {
+    budget: &'b mut Budget,
 }
 
-impl Decoder {
+impl Decoder<'_> {
     /// Runs `read` one level deeper.
     ///
     /// The recursive functions of the decoder are small, because in debug builds each level needs stack for all variables
@@ -36,12 +35,9 @@ impl Decoder {
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, WireError>,
     ) -> Result<T, WireError> {
-        if self.depth >= json::MAX_DEPTH {
-            return Err(WireError::new(json::TOO_DEEP));
-        }
-        self.depth = self.depth.saturating_add(1);
+        self.budget.enter()?;
         let result = read(self);
-        self.depth = self.depth.saturating_sub(1);
+        self.budget.leave();
         result
     }
 
@@ -52,6 +48,9 @@ impl Decoder {
         earlier: Option<Value>,
         bytes: &[u8],
     ) -> Result<Value, WireError> {
+        // Each occurrence after the first one visits all fields again.
+        let repeated_work = if earlier.is_some() { descriptor.fields.len() } else { 0 };
+        self.budget.draw(repeated_work.saturating_add(1))?;
         match descriptor.form {
             Form::Object => {
                 let mut object = match earlier {
@@ -66,7 +65,7 @@ impl Decoder {
             Form::List | Form::SchemaOrArray | Form::SchemaOrBool | Form::SchemaOrStrings => {
                 self.decode_union(descriptor, bytes)
             }
-            Form::Raw => decode_raw(Reader::new(bytes), self.depth),
+            Form::Raw => decode_raw(Reader::new(bytes), self.budget),
             _ => decode_special_type(descriptor.form, Reader::new(bytes)),
         }
     }
@@ -98,8 +97,9 @@ impl Decoder {
             self.decode_field(field, object, wire, &mut reader)
                 .map_err(|error| error.at_field(&field.json))?;
         }
+        let before = object.len();
         add_zero_values(descriptor, object);
-        Ok(())
+        self.budget.draw(object.len().saturating_sub(before))
     }
 
     /// Decodes one occurrence of a field and adds it to `object`.
@@ -113,11 +113,9 @@ impl Decoder {
         let is_inlined = field.json.is_empty();
         if is_inlined {
             let Kind::Message(index) = field.kind else { return reader.skip(field.number, wire) };
-            return self.decode_fields(
-                Schema::get().message(index),
-                object,
-                reader.expect_bytes(wire)?,
-            );
+            let inlined = Schema::get().message(index);
+            self.budget.draw(inlined.fields.len())?;
+            return self.decode_fields(inlined, object, reader.expect_bytes(wire)?);
         }
         match field.label {
             Label::Singular => self.decode_singular_field(field, object, wire, reader),
@@ -176,6 +174,7 @@ impl Decoder {
         }
         let mut packed = Reader::new(reader.bytes()?);
         while !packed.rest().is_empty() {
+            self.budget.draw(1)?;
             items.push(decode_scalar(field.kind, Wire::Varint, &mut packed)?);
         }
         Ok(())
@@ -188,6 +187,7 @@ impl Decoder {
         entries: &mut Map<String, Value>,
         bytes: &[u8],
     ) -> Result<(), WireError> {
+        self.budget.draw(1)?;
         let (mut key, mut value) = (String::new(), None);
         let mut reader = Reader::new(bytes);
         while let Some((number, wire)) = reader.tag()? {
@@ -211,7 +211,10 @@ impl Decoder {
         wire: Wire,
         reader: &mut Reader<'_>,
     ) -> Result<Value, WireError> {
-        let Kind::Message(index) = kind else { return decode_scalar(kind, wire, reader) };
+        let Kind::Message(index) = kind else {
+            self.budget.draw(1)?;
+            return decode_scalar(kind, wire, reader);
+        };
         self.decode_message(Schema::get().message(index), earlier, reader.expect_bytes(wire)?)
     }
 }
@@ -423,9 +426,8 @@ fn decode_quantity(reader: Reader<'_>) -> Result<Value, WireError> {
     Ok(quantity.to_string().into())
 }
 
-/// Decodes a `RawExtension` that `depth` arrays and objects enclose. It contains JSON, or an object in a protobuf
-/// envelope.
-fn decode_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> {
+/// Decodes a `RawExtension`. It contains JSON, or an object in a protobuf envelope.
+fn decode_raw(mut reader: Reader<'_>, budget: &mut Budget) -> Result<Value, WireError> {
     let mut raw: &[u8] = &[];
     while let Some((number, wire)) = reader.tag()? {
         match number {
@@ -437,11 +439,12 @@ fn decode_raw(mut reader: Reader<'_>, depth: usize) -> Result<Value, WireError> 
         return Ok(Value::Null);
     }
     if raw.starts_with(super::MAGIC) {
-        return super::decode_envelope(raw, depth)
+        return super::decode_envelope(raw, budget)
             .map_err(|error| WireError::new(error.to_string()));
     }
-    if json::is_nested_deeper(raw, json::MAX_DEPTH.saturating_sub(depth)) {
+    if json::is_nested_deeper(raw, budget.levels()) {
         return Err(WireError::new(json::TOO_DEEP));
     }
+    budget.draw(json::max_values(raw))?;
     json::from_slice(raw).map_err(|error| WireError::new(error.to_string()))
 }

@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
+mod budget;
 mod decode;
 mod encode;
 pub(crate) mod envelope;
@@ -14,8 +15,9 @@ use serde_json::Value;
 
 pub use envelope::{Envelope, MAGIC};
 
-use crate::DecodeError;
 use crate::decode::{Reader, WireError};
+use crate::{DecodeError, json};
+use budget::Budget;
 
 /// Field number of the metadata in the message of every kind, and in `PartialObjectMetadata`.
 const METADATA: u32 = 1;
@@ -44,7 +46,7 @@ impl Transcoder {
     /// # Errors
     /// Fails if the kind has no protobuf form, or the bytes are not its message.
     pub fn decode(api_version: &str, kind: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
-        decode_object(api_version, kind, bytes, 0)
+        decode_object(api_version, kind, bytes, &mut Budget::new(usize::MAX))
     }
 
     /// Returns the message of an object's `PartialObjectMetadata`, from the message of the object: every kind has its
@@ -71,20 +73,30 @@ impl Transcoder {
     /// # Errors
     /// Fails with the errors of [`Transcoder::decode`], or if the envelope is missing.
     pub fn decode_envelope(bytes: &[u8]) -> Result<Value, DecodeError> {
-        decode_envelope(bytes, 0)
+        decode_envelope(bytes, &mut Budget::new(usize::MAX))
+    }
+
+    /// Decodes an object's message from the body of a request: like [`Transcoder::decode`], with at most
+    /// [`json::MAX_VALUES`] values. A message may have more than its length suggests, because the absent fields of each
+    /// nested message have values, too.
+    ///
+    /// # Errors
+    /// The errors of [`Transcoder::decode`], or the object has too many values.
+    pub fn decode_body(api_version: &str, kind: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
+        decode_object(api_version, kind, bytes, &mut Budget::new(json::MAX_VALUES))
     }
 }
 
-/// Decodes like [`Transcoder::decode`] an object that `depth` arrays and objects enclose.
+/// Decodes like [`Transcoder::decode`], within a budget.
 fn decode_object(
     api_version: &str,
     kind: &str,
     bytes: &[u8],
-    depth: usize,
+    budget: &mut Budget,
 ) -> Result<Value, DecodeError> {
     let descriptor = descriptor(api_version, kind)?;
     let mut object =
-        decode::decode(descriptor, bytes, depth).map_err(|error| error.into_decode_error(kind))?;
+        decode::decode(descriptor, bytes, budget).map_err(|error| error.into_decode_error(kind))?;
     if let Value::Object(fields) = &mut object {
         fields.insert("apiVersion".into(), api_version.into());
         fields.insert("kind".into(), kind.into());
@@ -92,10 +104,10 @@ fn decode_object(
     Ok(object)
 }
 
-/// Decodes like [`Transcoder::decode_envelope`] an object that `depth` arrays and objects enclose.
-fn decode_envelope(bytes: &[u8], depth: usize) -> Result<Value, DecodeError> {
+/// Decodes like [`Transcoder::decode_envelope`], within a budget.
+fn decode_envelope(bytes: &[u8], budget: &mut Budget) -> Result<Value, DecodeError> {
     let envelope = Envelope::open(bytes)?;
-    decode_object(&envelope.api_version, &envelope.kind, envelope.raw, depth)
+    decode_object(&envelope.api_version, &envelope.kind, envelope.raw, budget)
 }
 
 /// Returns the message of a kind, or an error if the kind has no protobuf form.
@@ -126,7 +138,7 @@ pub(crate) fn to_json(message: &str, bytes: &[u8]) -> Result<Value, WireError> {
     let descriptor = schema::Schema::get()
         .named(message)
         .ok_or_else(|| WireError::new(format!("{message} is not known in protobuf")))?;
-    decode::decode(descriptor, bytes, 0)
+    decode::decode(descriptor, bytes, &mut Budget::new(usize::MAX))
 }
 
 /// Converts JSON to a message, by the message's qualified name.

@@ -137,6 +137,41 @@ fn errors_name_the_field() {
     );
 }
 
+/// Absent fields have values, so that short messages make large objects. Repeated occurrences of a field are merged.
+#[test]
+fn the_number_of_values_of_a_body_is_limited() {
+    let spec = |contents: &[u8]| {
+        let mut pod = Vec::new();
+        wire::bytes(&mut pod, 2, contents);
+        pod
+    };
+    let containers = |count: usize| spec(&b"\x12\x00".repeat(count));
+    for (pod, is_refused) in [
+        (containers(10_000), false),
+        (containers(500_000), true),
+        (b"\x12\x00".repeat(1_000), false),
+        (b"\x12\x00".repeat(500_000), true),
+    ] {
+        let error = Transcoder::decode_body("v1", "Pod", &pod).err().map(|error| error.to_string());
+        assert_eq!(error.is_some(), is_refused, "{} bytes: {error:?}", pod.len());
+        if let Some(error) = error {
+            assert!(error.contains(json::TOO_MANY_VALUES), "{error}");
+        }
+    }
+    // The values of JSON within a message count, too.
+    let raw = |values: usize| {
+        let mut raw = Vec::new();
+        wire::bytes(&mut raw, 1, format!("[{}1]", "1,".repeat(values)).as_bytes());
+        let mut revision = Vec::new();
+        wire::bytes(&mut revision, 2, &raw);
+        revision
+    };
+    let decode = |values| Transcoder::decode_body("apps/v1", "ControllerRevision", &raw(values));
+    assert!(decode(1_000).is_ok());
+    assert!(decode(json::MAX_VALUES).is_err_and(|e| e.to_string().contains(json::TOO_MANY_VALUES)));
+    assert!(json::max_values(br#"{"a":[1,"b,[",{}],"c":null}"#) >= 6);
+}
+
 /// Random objects of all messages survive a conversion to protobuf and back. Each message has its own seeds.
 #[test]
 fn any_object_round_trips() {
@@ -149,7 +184,7 @@ fn any_object_round_trips() {
             let object = arbitrary::Random(number as u64 * 3 + round).message(descriptor, 4);
             let bytes = encode::encode(descriptor, &object)
                 .unwrap_or_else(|error| panic!("{name}: {error:?} in {object}"));
-            let decoded = decode::decode(descriptor, &bytes, 0)
+            let decoded = decode::decode(descriptor, &bytes, &mut Budget::new(usize::MAX))
                 .unwrap_or_else(|error| panic!("{name}: {error:?} in {object}"));
             let again = encode::encode(descriptor, &decoded).unwrap();
             assert_eq!(bytes, again, "{name}: {object} became {decoded}");

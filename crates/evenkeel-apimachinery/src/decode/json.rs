@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-use evenkeel_api::json::{MAX_DEPTH, TOO_DEEP};
+use evenkeel_api::json::{MAX_DEPTH, MAX_VALUES, TOO_DEEP, TOO_MANY_VALUES};
 use evenkeel_api::quote::quote;
 use serde_json::Value;
 
@@ -121,7 +121,7 @@ pub(crate) fn number(text: &str) -> Value {
 
 /// Parses one document. Errors have the message of Go's decoder.
 pub(crate) fn parse(text: &[u8]) -> Result<Json<'_>, String> {
-    let mut reader = Parser { text, position: 0, depth: 0 };
+    let mut reader = Parser { text, position: 0, depth: 0, values: 0 };
     let value = reader.value()?;
     reader.skip_whitespace();
     match reader.peek() {
@@ -135,6 +135,8 @@ struct Parser<'a> {
     text: &'a [u8],
     position: usize,
     depth: usize,
+    /// Number of values so far.
+    values: usize,
 }
 
 impl<'a> Parser<'a> {
@@ -167,6 +169,10 @@ impl<'a> Parser<'a> {
     }
 
     fn value(&mut self) -> Result<Json<'a>, String> {
+        self.values = self.values.saturating_add(1);
+        if self.values > MAX_VALUES {
+            return Err(TOO_MANY_VALUES.to_owned());
+        }
         self.skip_whitespace();
         match self.peek() {
             Some(b'{') => self.nested(Self::object),
@@ -403,6 +409,15 @@ mod tests {
             let ours = parse(text.as_bytes()).map(|j| j.to_value());
             assert_eq!(ours.ok(), serde_json::from_str(text).ok(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_number_of_values_is_limited() {
+        // The list is a value, too.
+        let list = |values: usize| format!("[{}0]", "0,".repeat(values - 2));
+        assert!(parse(list(MAX_VALUES).as_bytes()).is_ok());
+        let error = parse(list(MAX_VALUES + 1).as_bytes()).err();
+        assert_eq!(error.as_deref(), Some(TOO_MANY_VALUES));
     }
 
     #[test]

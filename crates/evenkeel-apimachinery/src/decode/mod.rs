@@ -87,7 +87,8 @@ pub fn object(
 
 /// Converts a protobuf body to JSON, which is then decoded like any other.
 fn from_protobuf(expected: &GroupVersionKind, body: &[u8]) -> Result<Vec<u8>, StatusError> {
-    let object = Transcoder::decode_envelope(body)
+    let object = Envelope::open(body)
+        .and_then(|it| Transcoder::decode_body(&it.api_version, &it.kind, it.raw))
         .map_err(|error| unrecognized(expected, &error.to_string(), body))?;
     serde_json::to_vec(&object).map_err(StatusError::internal)
 }
@@ -319,7 +320,7 @@ const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions
 /// Decodes `DeleteOptions` by kind alone, because every API group has them.
 fn options_from_protobuf(body: &[u8]) -> Result<Value, DecodeError> {
     let envelope = Envelope::open(body)?;
-    let mut options = Transcoder::decode("v1", &envelope.kind, envelope.raw)?;
+    let mut options = Transcoder::decode_body("v1", &envelope.kind, envelope.raw)?;
     crate::value::set(&mut options, "apiVersion", &*envelope.api_version);
     Ok(options)
 }

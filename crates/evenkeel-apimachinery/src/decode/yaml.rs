@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use evenkeel_api::json::{MAX_DEPTH, TOO_DEEP};
+use evenkeel_api::json::{MAX_DEPTH, MAX_VALUES, TOO_DEEP, TOO_MANY_VALUES};
 use granit_parser::{ErrorKind, Event, Options, Parser, ScalarStyle, StrInput};
 
 use super::json::Json;
@@ -206,6 +206,9 @@ impl<'a> Builder<'a> {
     /// Upstream: `(*decoder).unmarshal` and `allowedAliasRatio` of go-yaml.
     fn count(&mut self, token: &Token) -> Result<(), String> {
         self.values = self.values.saturating_add(1);
+        if self.values > MAX_VALUES {
+            return Err(format!("yaml: {TOO_MANY_VALUES}"));
+        }
         if self.aliases.is_empty() {
             return Ok(());
         }
@@ -434,6 +437,21 @@ mod tests {
         assert_eq!(refused(&document(5_000, 100, 3_000)), None);
         assert_eq!(refused(&document(10, 10_000, 45)).as_deref(), Some(EXCESSIVE));
         assert_eq!(refused(&document(20_000, 1_000, 700)).as_deref(), Some(EXCESSIVE));
+    }
+
+    #[test]
+    fn the_number_of_values_is_limited_also_through_aliases() {
+        let list = |values: usize| format!("[{}]", vec!["1"; values].join(","));
+        // Of these values, fewer than the permitted share come from aliases.
+        let document = format!(
+            "a: &a {}\no: {}\nb: [{}]\n",
+            list(10_000),
+            list(300_000),
+            vec!["*a"; 70].join(",")
+        );
+        let error = format!("yaml: {TOO_MANY_VALUES}");
+        assert_eq!(refused(&document), Some(error));
+        assert_eq!(refused(&document.replace(&vec!["*a"; 70].join(","), "*a")), None);
     }
 
     #[test]

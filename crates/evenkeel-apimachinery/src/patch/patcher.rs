@@ -2,7 +2,7 @@
 //!
 //! Upstream: `k8s.io/apiserver/pkg/endpoints/handlers/patch.go`.
 
-use evenkeel_api::json::TOO_DEEP;
+use evenkeel_api::json::{TOO_DEEP, TOO_MANY_VALUES};
 use http::StatusCode;
 use serde_json::{Map, Value};
 
@@ -63,7 +63,7 @@ pub(super) fn patch(
 /// Parses a JSON, merge or strategic merge patch.
 pub(super) fn parse(body: &[u8]) -> Result<Json<'_>, StatusError> {
     json::parse(body).map_err(|error| {
-        StatusError::bad_request(if error == TOO_DEEP {
+        StatusError::bad_request(if error == TOO_DEEP || error == TOO_MANY_VALUES {
             error
         } else {
             "invalid JSON patch".to_owned()

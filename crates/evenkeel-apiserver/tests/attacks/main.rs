@@ -49,6 +49,7 @@ macro_rules! attacks {
 attacks! {
     bodies: [
         nested_without_end,
+        more_values_than_an_object_can_have,
         yaml_aliases,
         yaml_that_is_read_slowly,
         yaml_merges,
