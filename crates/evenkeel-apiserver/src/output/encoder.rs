@@ -163,7 +163,7 @@ impl ListEncoder {
         list[field] = json!([null]);
         // Nothing but the list's own field is indented by two spaces.
         let before = format!("\n  \"{field}\": [\n");
-        let (head, tail) = split(pretty::json(&list), &before, "    null")?;
+        let (head, tail) = split(&pretty::json(&list), &before, "    null")?;
         Ok(Frame { head, separator: b",\n", tail })
     }
 
@@ -174,7 +174,7 @@ impl ListEncoder {
         list[field] = json!([null]);
         // Nothing but the list's own fields is not indented. The line before may be there or not.
         let text = format!("\n{}", yaml::document(&list));
-        let (mut head, tail) = split(text.into_bytes(), &format!("\n{field}:\n"), "- null\n")?;
+        let (mut head, tail) = split(text.as_bytes(), &format!("\n{field}:\n"), "- null\n")?;
         head.remove(0);
         Ok(Frame { head, separator: b"", tail })
     }
@@ -228,8 +228,8 @@ impl ListEncoder {
 }
 
 /// Splits a text after `before`, and leaves out `between`, which follows it.
-fn split(text: Vec<u8>, before: &str, between: &str) -> Result<(Vec<u8>, Vec<u8>), StatusError> {
-    let parts = memchr::memmem::find(&text, before.as_bytes()).and_then(|at| {
+fn split(text: &[u8], before: &str, between: &str) -> Result<(Vec<u8>, Vec<u8>), StatusError> {
+    let parts = memchr::memmem::find(text, before.as_bytes()).and_then(|at| {
         let (head, rest) = text.split_at(at + before.len());
         Some((head.to_vec(), rest.strip_prefix(between.as_bytes())?.to_vec()))
     });

@@ -35,6 +35,9 @@ const MAX_IDLE: Duration = Duration::from_secs(60);
 /// Number of records that one step of a compaction removes.
 const COMPACTION_STEP: usize = 256;
 
+/// Transactions that are committed together.
+type Batch = Vec<QueuedTransaction>;
+
 /// Durable engine of a store, with its state of failure.
 pub(super) struct Durable {
     backend: Box<dyn Backend>,
@@ -152,9 +155,9 @@ impl Durable {
     /// Reason why no part of the batch was written, with the batch.
     pub(super) fn commit(
         &mut self,
-        batch: Vec<QueuedTransaction>,
+        batch: Batch,
         state: &RwLock<State>,
-    ) -> Result<(Vec<QueuedTransaction>, Refused), (Vec<QueuedTransaction>, Arc<str>)> {
+    ) -> Result<(Batch, Refused), (Batch, Arc<str>)> {
         if let Mode::Failed { .. } = self.mode {
             return Err((batch, self.refusal_reason()));
         }
