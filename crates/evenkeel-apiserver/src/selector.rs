@@ -70,10 +70,7 @@ impl ParsedSelectors {
     /// # Errors
     /// Returns a 400 if a field is not a supported field label of the resource.
     pub(crate) fn resolve(self, resource: &ResourceType) -> Result<Selectors, StatusError> {
-        // Upstream sorts the terms, which decides the invalid field that the error names.
-        let mut terms: Vec<_> = self.fields.terms().iter().collect();
-        terms.sort_by(|a, b| a.field.cmp(&b.field));
-        let fields = terms.into_iter().map(|term| {
+        let fields = self.fields.terms().iter().map(|term| {
             let field = resolve_field(resource, &term.field)?;
             Ok(FieldRequirement { field, equal: term.equal, value: term.value.clone() })
         });
@@ -218,6 +215,9 @@ fn resolve_field(resource: &ResourceType, path: &str) -> Result<Field, StatusErr
         return Ok(Field::InObject(path.clone()));
     }
     let selectable = resource.strategy.selectable_fields(resource.group());
+    let is_pod = resource.custom.is_none() && resource.kind() == "Pod";
+    // A name of the field in old clients.
+    let path = if is_pod && path == "spec.host" { "spec.nodeName" } else { path };
     match path {
         "metadata.name" => Ok(Field::Name),
         // Of the cluster-scoped kinds, only built-in kinds without selectable fields of their own accept it, because
@@ -304,6 +304,7 @@ mod tests {
             ("", "metadata.name=p", true),
             ("", "metadata.name!=p", false),
             ("", "metadata.name=p,metadata.namespace==ns", true),
+            ("", "!=,=", true),
         ] {
             let selectors = Selectors::parse(&resource, labels, fields).expect("valid");
             assert_eq!(selectors.matches(&entry), want, "{labels} {fields}");

@@ -105,6 +105,8 @@ const POD_FIELDS: &[SelectableField] = &[
     ("spec.hostNetwork", "spec.hostNetwork", "false"),
     ("status.phase", "status.phase", ""),
     ("status.podIP", "status.podIP", ""),
+    // Upstream accepts the label, and gives no pod a value for it.
+    ("status.podIPs", "", ""),
     ("status.nominatedNodeName", "status.nominatedNodeName", ""),
 ];
 const EVENT_FIELDS: &[SelectableField] = &[
@@ -117,8 +119,8 @@ const EVENT_FIELDS: &[SelectableField] = &[
     ("involvedObject.fieldPath", "involvedObject.fieldPath", ""),
     ("reason", "reason", ""),
     ("reportingComponent", "reportingComponent", ""),
-    ("source", "source.component", ""),
     ("type", "type", ""),
+    ("source", "source.component", ""),
 ];
 
 /// Strategies by the plural name of the resource.

@@ -21,13 +21,26 @@ pub struct FieldTerm {
 }
 
 impl FieldSelector {
-    /// Parses a query string. In values, a backslash escapes commas, equal signs and backslashes.
+    /// Parses a query string. In values, a backslash escapes commas, equal signs and backslashes. A term without field
+    /// and value, such as `!=`, has no effect. The terms are sorted, which decides the one that an error names.
+    ///
+    /// Upstream: `parseSelector`.
     ///
     /// # Errors
     /// Fails if a term has no operator, or an escape is unknown or missing.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        let terms = split_terms(text).into_iter().filter(|term| !term.is_empty());
-        terms.map(parse_term).collect::<Result<_, _>>().map(Self)
+        let mut parts = split_terms(text);
+        parts.sort_unstable();
+        let parts = parts.into_iter().filter(|part| !part.is_empty());
+        let terms = parts.map(|part| {
+            parse_term(part)?.ok_or_else(|| {
+                let why = format!("invalid selector: '{text}'; can't understand '{part}'");
+                SelectorError::new(why)
+            })
+        });
+        let has_effect = |term: &FieldTerm| !(term.field.is_empty() && term.value.is_empty());
+        let terms = terms.filter(|term| term.as_ref().map_or(true, has_effect));
+        terms.collect::<Result<_, _>>().map(Self)
     }
 
     /// Returns the requirements; an empty list matches everything.
@@ -75,23 +88,16 @@ fn split_terms(text: &str) -> Vec<&str> {
 /// Operators of field selectors, and whether each requires equality. An operator is listed before its own prefixes.
 const OPERATORS: [(&str, bool); 3] = [("!=", false), ("==", true), ("=", true)];
 
-/// Parses a term such as `a=b`. The first operator in the term separates field and value.
-fn parse_term(term: &str) -> Result<FieldTerm, SelectorError> {
+/// Parses a term such as `a=b`. The first operator in the term separates field and value; without one, returns `None`.
+fn parse_term(term: &str) -> Result<Option<FieldTerm>, SelectorError> {
     let first_operator = term.char_indices().find_map(|(index, _)| {
         let (operator, equal) =
             OPERATORS.into_iter().find(|(operator, _)| term[index..].starts_with(operator))?;
         Some((index, operator, equal))
     });
-    let Some((index, operator, equal)) = first_operator else {
-        return Err(SelectorError::new(format!(
-            "invalid selector: '{term}'; can't understand '{term}'"
-        )));
-    };
-    Ok(FieldTerm {
-        field: term[..index].into(),
-        equal,
-        value: unescape(&term[index + operator.len()..])?.into(),
-    })
+    let Some((index, operator, equal)) = first_operator else { return Ok(None) };
+    let value = unescape(&term[index + operator.len()..])?.into();
+    Ok(Some(FieldTerm { field: term[..index].into(), equal, value }))
 }
 
 fn unescape(value: &str) -> Result<String, SelectorError> {
@@ -113,8 +119,10 @@ fn unescape(value: &str) -> Result<String, SelectorError> {
                 }
             },
             ',' | '=' => {
+                // Upstream formats the character as a number.
                 return Err(SelectorError::new(format!(
-                    "invalid field selector: unescaped character in value: {value:?} ({c})"
+                    "invalid field selector: unescaped character in value: {}",
+                    u32::from(c)
                 )));
             }
             c => plain.push(c),
@@ -140,5 +148,33 @@ impl std::str::FromStr for FieldSelector {
 
     fn from_str(text: &str) -> Result<Self, SelectorError> {
         Self::parse(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_upstreams() {
+        for (text, error) in [
+            ("b,a", "invalid selector: 'b,a'; can't understand 'a'"),
+            ("a=b=c", "invalid field selector: unescaped character in value: 61"),
+            (r"a=\x", r"invalid field selector: invalid escape sequence: \x"),
+            (r"a=\", r"invalid field selector: invalid escape sequence: \"),
+        ] {
+            let found = FieldSelector::parse(text).expect_err("invalid").to_string();
+            assert_eq!(found, error, "{text}");
+        }
+    }
+
+    #[test]
+    fn terms_without_field_and_value_have_no_effect() {
+        let parse = |text| FieldSelector::parse(text).expect("valid");
+        for text in ["", ",", "=", "==", "!=", "=,!="] {
+            assert!(parse(text).is_everything(), "{text}");
+        }
+        assert_eq!(parse("b=1,,=,a!=2"), parse("a!=2,b==1"));
+        assert_eq!(parse("=a").terms().len(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Operator, Requirement, Selector, SelectorError};
+use super::{Operator, Requirement, Selector, SelectorError, requirement};
 
 /// Token of a selector in a query string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,9 @@ impl<'a> Token<'a> {
     }
 }
 
+/// Parses a query string. Of its tokens, NUL ends the string, as in upstream's lexer.
+///
+/// Upstream: `Parser.parse`.
 pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
     let mut parser = Parser { rest: text };
     let mut requirements = Vec::new();
@@ -49,15 +52,19 @@ pub(super) fn parse(text: &str) -> Result<Selector, SelectorError> {
                     SelectorError::new(format!("unable to parse requirement: {error}"))
                 })?);
             }
-            Token::End if requirements.is_empty() => break,
-            Token::End => return Err(expected(Token::End, "identifier after ','")),
+            Token::End => break,
             other @ Token::Sign(_) => {
                 return Err(expected(other, "!, identifier, or 'end of string'"));
             }
         }
         match parser.next() {
             Token::End => break,
-            Token::Sign(",") => {}
+            Token::Sign(",") => {
+                let next = parser.peek();
+                if !matches!(next, Token::Word(_) | Token::Sign("!")) {
+                    return Err(expected(next, "identifier after ','"));
+                }
+            }
             other => return Err(expected(other, "',' or 'end of string'")),
         }
     }
@@ -86,17 +93,25 @@ impl<'a> Parser<'a> {
         self.rest = self.rest.trim_start_matches(is_space);
         let has_two_signs = ["==", "!="].into_iter().any(|sign| self.rest.starts_with(sign));
         let length = match self.rest.chars().next() {
-            None => return Token::End,
+            None | Some('\0') => return Token::End,
             Some(_) if has_two_signs => 2,
             Some(first) if is_sign(first) => 1,
-            Some(_) => self.rest.find(|c| is_sign(c) || is_space(c)).unwrap_or(self.rest.len()),
+            Some(_) => {
+                let ends = |c| is_sign(c) || is_space(c) || c == '\0';
+                self.rest.find(ends).unwrap_or(self.rest.len())
+            }
         };
         let starts_with_sign = self.rest.starts_with(is_sign);
         let (token, rest) = self.rest.split_at(length);
-        self.rest = rest;
-        if starts_with_sign { Token::Sign(token) } else { Token::Word(token) }
+        if starts_with_sign {
+            self.rest = rest;
+            return Token::Sign(token);
+        }
+        self.rest = rest.strip_prefix('\0').unwrap_or(rest);
+        Token::Word(token)
     }
 
+    /// Upstream: `Parser.parseRequirement`.
     fn parse_requirement(&mut self) -> Result<Requirement, SelectorError> {
         let mut token = self.next();
         let is_negated = token == Token::Sign("!");
@@ -104,6 +119,7 @@ impl<'a> Parser<'a> {
             token = self.next();
         }
         let Token::Word(key) = token else { return Err(expected(token, "identifier")) };
+        requirement::check_key(key)?;
         if is_negated {
             return Requirement::new(key, Operator::DoesNotExist, Box::default());
         }
@@ -133,25 +149,99 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses values in parentheses, such as `(a,b)`. A missing value, as in `(a,)`, counts as the empty string.
+    ///
+    /// Upstream: `Parser.parseValues`, `Parser.parseIdentifiersList`.
     fn parse_values(&mut self) -> Result<BTreeSet<&'a str>, SelectorError> {
         let open = self.next();
         if open != Token::Sign("(") {
-            return Err(expected(open, "'('"));
+            return Err(SelectorError::new(format!("found '{}' expected: '('", open.text())));
         }
         let mut values = BTreeSet::new();
-        loop {
-            let token = self.next();
-            let (value, separator) = match token {
-                Token::Word(value) => (value, self.next()),
-                Token::Sign("," | ")") => ("", token),
-                other => return Err(expected(other, "',', ')' or identifier")),
-            };
-            values.insert(value);
-            match separator {
-                Token::Sign(",") => {}
-                Token::Sign(")") => return Ok(values),
-                other => return Err(expected(other, "',' or ')'")),
+        match self.peek() {
+            Token::Word(_) | Token::Sign(",") => {}
+            Token::Sign(")") => {
+                self.next();
+                values.insert("");
+                return Ok(values);
             }
+            other => return Err(expected(other, "',', ')' or identifier")),
+        }
+        loop {
+            match self.next() {
+                Token::Word(value) => {
+                    values.insert(value);
+                    match self.peek() {
+                        Token::Sign(",") => {}
+                        Token::Sign(")") => break,
+                        other => return Err(expected(other, "',' or ')'")),
+                    }
+                }
+                Token::Sign(",") => {
+                    let next = self.peek();
+                    if values.is_empty() || matches!(next, Token::Sign(")" | ",")) {
+                        values.insert("");
+                    }
+                    if next == Token::Sign(")") {
+                        break;
+                    }
+                }
+                other => return Err(expected(other, "',', or identifier")),
+            }
+        }
+        self.next();
+        Ok(values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_upstreams() {
+        for (text, error) in [
+            ("a,", "found '', expected: identifier after ','"),
+            ("a,,b", "found ',', expected: identifier after ','"),
+            (",", "found ',', expected: !, identifier, or 'end of string'"),
+            (
+                "a b",
+                "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt",
+            ),
+            ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+            ("a notin", "unable to parse requirement: found '' expected: '('"),
+            ("a in (", "unable to parse requirement: found '', expected: ',', ')' or identifier"),
+            ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+            ("a in (b,", "unable to parse requirement: found '', expected: ',', or identifier"),
+            ("a in (b,=)", "unable to parse requirement: found '=', expected: ',', or identifier"),
+            ("a=(", "unable to parse requirement: found '(', expected: identifier"),
+            ("!!a", "unable to parse requirement: found '!', expected: identifier"),
+            ("a=b\0c", "found 'c', expected: ',' or 'end of string'"),
+        ] {
+            let found = parse(text).expect_err("invalid").to_string();
+            assert_eq!(found, error, "{text}");
+        }
+        // An invalid key is reported before an invalid operator, and all values are.
+        let error = |text| parse(text).expect_err("invalid").to_string();
+        assert!(
+            error("-a b")
+                .starts_with("unable to parse requirement: <nil>: Invalid value: \"-a\": ")
+        );
+        let both = error("a in (-b,c,-d)");
+        assert!(
+            both.starts_with("unable to parse requirement: [values[0][a]: Invalid value: \"-b\": ")
+        );
+        assert!(both.contains(", values[2][a]: Invalid value: \"-d\": ") && both.ends_with(']'));
+    }
+
+    #[test]
+    fn missing_values_count_as_empty() {
+        for (text, same) in [
+            ("a in ()", "a in (,)"),
+            ("a in (,,)", "a in (,)"),
+            ("a in (b,)", "a in (,b)"),
+            ("a=\0", "a="),
+        ] {
+            assert_eq!(parse(text), parse(same), "{text}");
         }
     }
 }

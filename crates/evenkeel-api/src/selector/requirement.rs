@@ -37,57 +37,70 @@ pub struct Requirement {
     pub(super) values: Box<[Text]>,
 }
 
+/// Checks a key in a query string. Upstream's error has no path for it.
+///
+/// Upstream: `validateLabelKey`.
+pub(super) fn check_key(key: &str) -> Result<(), SelectorError> {
+    let messages = forms::qualified_name(key);
+    if messages.is_empty() {
+        return Ok(());
+    }
+    let why = messages.join("; ");
+    Err(SelectorError::new(format!("<nil>: Invalid value: {key:?}: {why}")))
+}
+
 impl Requirement {
     /// Validates and returns a requirement.
     ///
     /// # Errors
     /// Fails if the key or a value is invalid, or the operator does not take this number of values.
     pub fn new(key: &str, operator: Operator, values: Box<[Text]>) -> Result<Self, SelectorError> {
-        let invalid = |path: &str, value: &dyn std::fmt::Debug, why: &str| {
-            let error = format!("{path}: Invalid value: {value:?}: {why}");
-            Err(SelectorError::new(error))
+        let mut errors = Vec::new();
+        let mut invalid = |path: &str, value: &dyn fmt::Debug, why: &str| {
+            errors.push(format!("{path}: Invalid value: {value:?}: {why}"));
         };
         let messages = forms::qualified_name(key);
         if !messages.is_empty() {
-            // Upstream's error has no path for a key.
-            return invalid("<nil>", &key, &messages.join("; "));
+            invalid("key", &key, &messages.join("; "));
         }
         match operator {
             Operator::In | Operator::NotIn if values.is_empty() => {
                 let why = "for 'in', 'notin' operators, values set can't be empty";
-                return invalid("values", &values, why);
+                invalid("values", &values, why);
             }
             Operator::Equals | Operator::DoubleEquals | Operator::NotEquals
                 if values.len() != 1 =>
             {
-                return invalid(
-                    "values",
-                    &values,
-                    "exact-match compatibility requires one single value",
-                );
+                invalid("values", &values, "exact-match compatibility requires one single value");
             }
             Operator::Exists | Operator::DoesNotExist if !values.is_empty() => {
                 let why = "values set must be empty for exists and does not exist";
-                return invalid("values", &values, why);
+                invalid("values", &values, why);
             }
-            Operator::GreaterThan | Operator::LessThan => match &*values {
-                [value] if value.parse::<i64>().is_ok() => {}
-                [value] => {
-                    let why = "for 'Gt', 'Lt' operators, the value must be an integer";
-                    return invalid("values[0]", value, why);
-                }
-                _ => {
+            Operator::GreaterThan | Operator::LessThan => {
+                if values.len() != 1 {
                     let why = "for 'Gt', 'Lt' operators, exactly one value is required";
-                    return invalid("values", &values, why);
+                    invalid("values", &values, why);
                 }
-            },
+                for (index, value) in values.iter().enumerate() {
+                    if value.parse::<i64>().is_err() {
+                        let why = "for 'Gt', 'Lt' operators, the value must be an integer";
+                        invalid(&format!("values[{index}]"), value, why);
+                    }
+                }
+            }
             _ => {}
         }
         for (index, value) in values.iter().enumerate() {
             let messages = forms::label_value(value);
             if !messages.is_empty() {
-                return invalid(&format!("values[{index}][{key}]"), value, &messages.join("; "));
+                invalid(&format!("values[{index}][{key}]"), value, &messages.join("; "));
             }
+        }
+        match &*errors {
+            [] => {}
+            [error] => return Err(SelectorError::new(&**error)),
+            errors => return Err(SelectorError::new(format!("[{}]", errors.join(", ")))),
         }
         Ok(Self { key: key.into(), operator, values })
     }

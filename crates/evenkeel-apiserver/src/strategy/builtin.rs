@@ -156,8 +156,17 @@ impl Strategy for BuiltIn {
     }
 
     fn field_values(&self, object: &Value, put: &mut dyn FnMut(&str)) {
-        for (_, path, absent) in self.kind_strategy.selectable_fields {
-            match value::get(object, path) {
+        for (label, path, absent) in self.kind_strategy.selectable_fields {
+            let value = match value::get(object, path) {
+                // The source of an event is its reporting controller, unless it names another one.
+                Some(Value::String(text)) if *label == "source" && text.is_empty() => None,
+                value => value,
+            };
+            let value = match value {
+                None if *label == "source" => value::get(object, "reportingComponent"),
+                value => value,
+            };
+            match value {
                 None => put(absent),
                 Some(Value::String(text)) => put(text),
                 Some(other) => put(&other.to_string()),
@@ -203,7 +212,8 @@ impl Strategy for BuiltIn {
     }
 }
 
-/// Labels of an event's selectable fields in the group `events.k8s.io`, in the same order as in the core group.
+/// Labels of an event's selectable fields in the group `events.k8s.io`, in the same order as in the core group. Its
+/// last label, `source`, has none here.
 const EVENT_LABELS: &[&str] = &[
     "regarding.kind",
     "regarding.namespace",
@@ -214,7 +224,6 @@ const EVENT_LABELS: &[&str] = &[
     "regarding.fieldPath",
     "reason",
     "reportingController",
-    "source",
     "type",
 ];
 
