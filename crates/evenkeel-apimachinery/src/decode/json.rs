@@ -42,6 +42,18 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Sorts the entries of all objects by key.
+    pub(crate) fn sort(&mut self) {
+        match self {
+            Self::Array(items) => items.iter_mut().for_each(Self::sort),
+            Self::Object(entries) => {
+                entries.sort_by(|(a, _), (b, _)| a.cmp(b));
+                entries.iter_mut().for_each(|(_, value)| value.sort());
+            }
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::String(_) => {}
+        }
+    }
+
     /// Converts to an untyped value: integers remain integers, other numbers become floats, and the last one of
     /// duplicate keys wins.
     pub(crate) fn to_value(&self) -> Value {

@@ -39,6 +39,8 @@ pub struct Decoded {
     pub object: Value,
     /// Texts for `Warning` headers.
     pub warnings: Vec<String>,
+    /// Why the object is refused nevertheless. The response has the warnings too.
+    pub refusal: Option<StatusError>,
 }
 
 /// A parsed body, before its types are known.
@@ -126,7 +128,7 @@ pub(crate) fn with_schema(
     }
     let warnings = apply_field_validation(validation, &document.duplicate_keys, errors.strict)
         .map_err(|e| refuse(&e))?;
-    Ok(Decoded { object: named(object, expected), warnings })
+    Ok(Decoded { object: named(object, expected), warnings, refusal: None })
 }
 
 /// Decodes a custom resource, whose body must have apiVersion and kind.
@@ -155,32 +157,39 @@ fn custom_object(
         return Err(unrecognized(expected, &error, body));
     }
     let version = api_version.rsplit('/').next().unwrap_or_default();
-    let refuse = |error: &str| {
+    let refuse = |wanted: &str, error: &str| {
         StatusError::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {}: {error}",
-            expected.kind
+            "{kind} in version \"{version}\" cannot be handled as a {wanted}: {error}"
         ))
     };
-    let (object, errors) = decode_as(typed::DecoderKind::Text, &document.json, schema);
+    let (object, mut errors) = decode_as(typed::DecoderKind::Text, &document.json, schema);
     if let Some(error) = errors.error {
-        return Err(refuse(&error));
+        return Err(refuse(&expected.kind, &error));
     }
+    if kind != *expected.kind {
+        // Upstream prunes objects of the resource's kind only. The metadata has the same fields in all kinds.
+        errors.strict.retain(|error| {
+            let field = error.strip_prefix("unknown field \"");
+            field.is_none_or(|field| field.starts_with("metadata."))
+        });
+    }
+    // The strict decoder has already set the kind of the object that it decodes to.
     let warnings = apply_field_validation(validation, &document.duplicate_keys, errors.strict)
-        .map_err(|error| refuse(&error))?;
+        .map_err(|error| refuse(&kind, &error))?;
+    let mut refusal = None;
     if api_version != expected.api_version() {
-        return Err(StatusError::bad_request(format!(
+        refusal = Some(StatusError::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({})",
             expected.api_version()
         )));
-    }
-    if kind != *expected.kind {
+    } else if kind != *expected.kind {
         let detail = format!("must be {}", expected.kind);
         let error = FieldError::invalid("kind", kind.as_str(), detail);
         let kind = GroupKind { group: expected.group.clone(), kind: kind.into() };
         let name = crate::value::text(&object, "metadata.name");
-        return Err(StatusError::invalid(&kind, name, &[error]));
+        refusal = Some(StatusError::invalid(&kind, name, &[error]));
     }
-    Ok(Decoded { object: named(object, expected), warnings })
+    Ok(Decoded { object: named(object, expected), warnings, refusal })
 }
 
 /// Applies field validation to unknown and duplicate fields. Returns the warnings, or an error message.
@@ -243,6 +252,7 @@ fn untyped(
     Ok(Decoded {
         object: named(document.json.to_value(), expected),
         warnings: document.duplicate_keys,
+        refusal: None,
     })
 }
 
@@ -283,6 +293,11 @@ pub fn file(text: &[u8]) -> Result<Value, String> {
     let document = yaml::parse(text)?;
     apply_field_validation(FieldValidation::Strict, &document.duplicate_keys, Vec::new())?;
     Ok(document.json.to_value())
+}
+
+/// Parses JSON with the errors of Go's decoder.
+pub fn json_value(text: &[u8]) -> Result<Value, String> {
+    json::parse(text).map(|json| json.to_value())
 }
 
 /// Checks that `text` is a JSON object or null, with the errors of Go's decoder of maps.

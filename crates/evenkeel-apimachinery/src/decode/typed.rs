@@ -4,6 +4,7 @@
 //! have one form. All code after decoding relies on that.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
@@ -463,15 +464,26 @@ fn collect_fields<'j>(
     (slots, order)
 }
 
-/// Merges a duplicate field: the entries of a later object are added, other values are replaced.
+/// Merges a duplicate field: the entries of a later object are added, other values are replaced. An entry that both
+/// objects have is no duplicate in them.
 fn merge_duplicate<'a>(before: Json<'a>, after: &Json<'a>) -> Json<'a> {
-    match (before, after) {
-        (Json::Object(mut a), Json::Object(b)) => {
-            a.extend(b.iter().cloned());
-            Json::Object(a)
+    let (mut merged, after) = match (before, after) {
+        (Json::Object(before), Json::Object(after)) => (before, after),
+        (_, after) => return after.clone(),
+    };
+    let n_before = merged.len();
+    let mut seen = HashSet::with_capacity(after.len());
+    for (key, value) in after {
+        let is_first = seen.insert(key);
+        let earlier = merged.iter_mut().take(n_before).rfind(|(other, _)| is_first && other == key);
+        match earlier {
+            Some((_, slot)) => {
+                *slot = merge_duplicate(std::mem::replace(slot, Json::Null), value);
+            }
+            None => merged.push((key.clone(), value.clone())),
         }
-        (_, after) => after.clone(),
     }
+    Json::Object(merged)
 }
 
 /// Returns the error of upstream's converter for unstructured objects, which names JSON types but no field.
@@ -677,6 +689,17 @@ mod tests {
         assert_eq!(errors.strict, want);
         assert_eq!(value["metadata"]["labels"], json!({"a": "2"}));
         assert_eq!(value["spec"]["containers"][0]["name"], "b");
+    }
+
+    #[test]
+    fn entries_of_duplicate_objects_are_merged() {
+        let text = r#"{"metadata":{"name":"a","labels":{"x":"1"}},"metadata":{"name":"b","uid":"u","uid":"v","labels":{"y":"2"}}}"#;
+        let (value, errors) = read("", "Pod", text);
+        let metadata = &value["metadata"];
+        assert_eq!((&metadata["name"], &metadata["uid"]), (&json!("b"), &json!("v")));
+        assert_eq!(metadata["labels"], json!({"x": "1", "y": "2"}));
+        let want = [r#"duplicate field "metadata.uid""#, r#"duplicate field "metadata""#];
+        assert_eq!(errors.strict, want);
     }
 
     #[test]

@@ -37,11 +37,15 @@ pub(crate) struct Document {
     pub duplicate_keys: Vec<String>,
 }
 
-/// Parses the first document of a stream. An empty stream is null.
+/// Parses the first document of a stream. An empty stream is null. The keys are sorted, because upstream converts the
+/// document to JSON before it decodes it.
 pub(crate) fn parse(text: &[u8]) -> Result<Document, String> {
     let text =
         std::str::from_utf8(text).map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    if text.trim_start_matches([' ', '\r', '\n']).starts_with('\t') {
+        return Err("yaml: found character that cannot start any token".to_owned());
+    }
     let mut builder = Builder::new(text);
     loop {
         let token = builder.next()?;
@@ -49,7 +53,8 @@ pub(crate) fn parse(text: &[u8]) -> Result<Document, String> {
             TokenKind::Skipped => {}
             TokenKind::End => return Ok(Document { json: Json::Null, duplicate_keys: Vec::new() }),
             _ => {
-                let (json, _) = builder.value(token)?;
+                let (mut json, _) = builder.value(token)?;
+                json.sort();
                 return Ok(Document { json, duplicate_keys: builder.duplicate_keys });
             }
         }
@@ -406,6 +411,19 @@ mod tests {
 
     fn refused(text: &str) -> Option<String> {
         parse(text.as_bytes()).err()
+    }
+
+    #[test]
+    fn keys_are_sorted_and_no_document_starts_with_a_tab() {
+        let read = parse(b"b: {z: 1, y: 2}\na: [{d: 1, c: 2}]\n").expect("valid");
+        let sorted = parse(b"a: [{c: 2, d: 1}]\nb: {y: 2, z: 1}\n").expect("valid");
+        assert_eq!(read.json, sorted.json);
+        for text in ["\ta: b", "\n  \ta: b"] {
+            let error = refused(text);
+            let want = "yaml: found character that cannot start any token";
+            assert_eq!(error.as_deref(), Some(want), "{text:?}");
+        }
+        assert_eq!(refused("a:\tb"), None);
     }
 
     #[test]

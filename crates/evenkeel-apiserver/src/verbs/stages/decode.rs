@@ -19,5 +19,5 @@ pub(in crate::verbs) fn decode(
     let decoded =
         decode::object(request.resource(), &kind, content_type, body, options.validation)?;
     request.warnings.add(decoded.warnings);
-    Ok(decoded.object)
+    decoded.refusal.map_or(Ok(decoded.object), Err)
 }
