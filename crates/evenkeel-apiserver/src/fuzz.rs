@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::auth::{Jws, PublicKey, Signer, bootstrap_token, configure};
 use crate::encryption::Encryption;
-use crate::request::{Query, RequestInfo, WriteOptions};
+use crate::request::{LowerMethod, Query, RequestInfo, WriteOptions};
 use crate::resource::{Table, parse_path};
 use crate::selector::Selectors;
 use crate::store::{self, DataContext, Transformer as _};
@@ -40,17 +40,17 @@ resources:
 
 static TABLE: LazyLock<Table> = LazyLock::new(Table::builtin);
 
-/// Decodes a continue token into the revision and the key after which the next page starts.
+/// Decodes a continue token into the revision and the key at which the next page starts.
 ///
 /// # Errors
 /// Returns the reason why the token is invalid.
 pub fn continue_token(text: &str) -> Result<(i64, String), String> {
-    Token::read(text).map(|token| (token.revision(), token.after().to_owned()))
+    Token::read(text).map(|token| (token.revision(), token.start().to_owned()))
 }
 
 /// Encodes a continue token.
-pub fn encode_continue_token(revision: i64, after: &str) -> String {
-    Token::encode(revision, after)
+pub fn encode_continue_token(revision: i64, start: &str) -> String {
+    Token::encode(revision, start)
 }
 
 /// Parses a bearer token, and asserts that a key verifies only tokens that it signed.
@@ -88,7 +88,7 @@ pub fn query(url: &str) {
     let (path, query) = url.split_once('?').unwrap_or((url, url));
     let query = Query::parse(Some(query));
     for method in [Method::GET, Method::POST, Method::DELETE] {
-        RequestInfo::new(&method, path, &query);
+        let _ = RequestInfo::new(&LowerMethod::of(&method), path, &query);
     }
     parse_path(path, &TABLE.rows());
     for kind in ["CreateOptions", "PatchOptions"] {

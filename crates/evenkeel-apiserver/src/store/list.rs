@@ -24,8 +24,8 @@ pub(crate) struct Snapshot {
 pub(crate) struct Range<'a> {
     /// Namespace; empty for all.
     pub(crate) namespace: &'a str,
-    /// Exclusive start of the range: the last key of the previous page.
-    pub(crate) after: Option<&'a str>,
+    /// Least key of the range. A page starts at the last key of the previous page with a zero character.
+    pub(crate) start: Option<&'a str>,
     /// Maximum number of objects.
     pub(crate) limit: Option<usize>,
 }
@@ -69,7 +69,7 @@ impl Store {
         for event in collection.ring.since(revision)? {
             undone.entry(&event.entry.key).or_insert(event.previous.as_ref());
         }
-        let is_after_start = |key: &str| range.after.is_none_or(|after| key > after);
+        let is_after_start = |key: &str| range.start.is_none_or(|start| key >= start);
         let mut entries: Vec<&Arc<Entry>> = undone
             .values()
             .filter_map(|previous| *previous)
@@ -116,11 +116,11 @@ impl Store {
     }
 }
 
-/// Returns the bounds that start at a range's first key: after the key `range.after`, or at `NAMESPACE/`. `prefix` is
-/// an empty buffer that holds `NAMESPACE/`.
+/// Returns the bounds that start at a range's first key: at `range.start`, or at `NAMESPACE/`. `prefix` is an empty
+/// buffer that holds `NAMESPACE/`.
 fn bounds<'b>(range: &Range<'b>, prefix: &'b mut String) -> (Bound<&'b str>, Bound<&'b str>) {
-    if let Some(after) = range.after {
-        return (Bound::Excluded(after), Bound::Unbounded);
+    if let Some(start) = range.start {
+        return (Bound::Included(start), Bound::Unbounded);
     }
     if range.namespace.is_empty() {
         return (Bound::Unbounded, Bound::Unbounded);

@@ -19,6 +19,7 @@
 //! | Exact or continue at a compacted revision: 410 Expired. For continue, the error carries a token that continues at the most recent state | `page_expired` |
 //! | resourceVersion n in the future: waits 3 s, then 504 Timeout, cause ResourceVersionTooLarge | `wait_until_revision` |
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{DecodeError, Engine as _, alphabet};
 use evenkeel_tasks::run_busy;
 use http::{Response, StatusCode};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::custom::codec;
 use crate::output::{Format, ListEncoder, ListMeta, Purpose};
@@ -38,6 +40,7 @@ use crate::response::{answer, compress};
 use crate::selector::{ParsedSelectors, Selectors};
 use crate::store::{Entry, Range, Snapshot};
 use crate::verbs::list_pieces::{Pieces, ShortOrLong};
+use evenkeel_apimachinery::decode;
 use evenkeel_apimachinery::status::{FieldError, StatusError};
 
 /// Base64 of continue tokens as Go decodes it: without padding, and with any trailing bits.
@@ -68,22 +71,23 @@ pub(super) struct ListOptions<'a> {
 /// Continue token of a list. Its JSON has upstream's field names.
 ///
 /// Upstream: `continueToken`.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Token {
     /// Version of the token's format: `meta.k8s.io/v1`.
     v: String,
     /// Revision of the list, or -1 for the most recent one.
     rv: i64,
-    /// Key at which the next chunk starts: the last key of the previous chunk with a zero character.
+    /// Least key of the next chunk: the last key of the previous chunk with a zero character. In a list of one
+    /// namespace, keys do not contain the namespace.
     start: String,
 }
 
 impl Token {
-    /// Encodes the token of the chunk after a key.
-    pub(crate) fn encode(revision: i64, after: &str) -> String {
-        let token =
-            Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: format!("{after}\u{0}") };
+    /// Encodes the token of the chunk that starts at a key.
+    ///
+    /// Upstream: `EncodeContinue`.
+    pub(crate) fn encode(revision: i64, start: &str) -> String {
+        let token = Self { v: "meta.k8s.io/v1".to_owned(), rv: revision, start: start.to_owned() };
         BASE64.encode(serde_json::to_vec(&token).unwrap_or_default())
     }
 
@@ -100,15 +104,18 @@ impl Token {
     /// Upstream: `DecodeContinue`.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let bytes = BASE64.decode(text).map_err(|error| {
-            let offset = match error {
+            // Go reports the first character that is none of base64 before the length.
+            let is_of_base64 = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            let other = text.bytes().position(|byte| !is_of_base64(byte));
+            let offset = other.unwrap_or(match error {
                 DecodeError::InvalidByte(offset, _) | DecodeError::InvalidLastSymbol(offset, _) => {
                     offset
                 }
                 DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
-            };
+            });
             format!(": illegal base64 data at input byte {offset}")
         })?;
-        let token: Self = serde_json::from_slice(&bytes).map_err(|error| format!(": {error}"))?;
+        let token = Self::from_json(&bytes).map_err(|error| format!(": {error}"))?;
         if token.v != "meta.k8s.io/v1" {
             return Err(format!(": server does not recognize this encoded version {}", token.v));
         }
@@ -126,15 +133,71 @@ impl Token {
         Ok(token)
     }
 
+    /// Decodes the JSON of a token, with the errors of Go's decoder. Ignores other fields.
+    fn from_json(bytes: &[u8]) -> Result<Self, String> {
+        let fields = match decode::json_value(bytes)? {
+            Value::Object(fields) => fields,
+            Value::Null => return Ok(Self::default()),
+            other => {
+                let form = go_form(&other);
+                return Err(format!(
+                    "json: cannot unmarshal {form} into Go value of type storage.continueToken"
+                ));
+            }
+        };
+        let mut token = Self::default();
+        for (name, value) in fields {
+            let name = name.to_ascii_lowercase();
+            let refused = |form: &str, go_type: &str| {
+                Err(format!(
+                    "json: cannot unmarshal {form} into Go struct field continueToken.{name} of type {go_type}"
+                ))
+            };
+            match (name.as_str(), value) {
+                (_, Value::Null) => {}
+                ("v", Value::String(text)) => token.v = text,
+                ("start", Value::String(text)) => token.start = text,
+                ("rv", Value::Number(number)) => match number.as_i64() {
+                    Some(revision) => token.rv = revision,
+                    None => return refused(&format!("number {number}"), "int64"),
+                },
+                ("rv", other) => return refused(go_form(&other), "int64"),
+                ("v" | "start", other) => return refused(go_form(&other), "string"),
+                _ => {}
+            }
+        }
+        Ok(token)
+    }
+
     /// Returns the list's revision.
     pub(crate) fn revision(&self) -> i64 {
         self.rv
     }
 
-    /// Returns the last key of the previous chunk.
-    pub(crate) fn after(&self) -> &str {
-        self.start.strip_suffix('\u{0}').unwrap_or(&self.start)
+    /// Returns the least key of the chunk, without the namespace in a list of one.
+    pub(crate) fn start(&self) -> &str {
+        self.start.strip_prefix('/').unwrap_or(&self.start)
     }
+}
+
+/// Returns the name of a value's form in the errors of Go's JSON decoder.
+fn go_form(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// Returns a key as a list of `namespace` (empty: of all) has it in its continue tokens.
+fn without_namespace<'a>(namespace: &str, key: &'a str) -> &'a str {
+    if namespace.is_empty() {
+        return key;
+    }
+    key.strip_prefix(namespace).and_then(|rest| rest.strip_prefix('/')).unwrap_or(key)
 }
 
 /// Parses the `resourceVersion` parameter of a list.
@@ -254,6 +317,18 @@ pub(super) fn validate_list_options(query: &Query) -> Vec<FieldError> {
     errors
 }
 
+/// Checks the options that choose the objects of a deletion, which upstream reads before the options of the deletion.
+///
+/// Upstream: `DeleteCollection` of `endpoints/handlers`.
+pub(super) fn check_options(request: &RequestContext<'_>) -> Result<(), StatusError> {
+    let query = request.query;
+    query.number("timeoutSeconds")?;
+    query.number("limit")?;
+    let selectors = ParsedSelectors::parse(query)?;
+    check_errors("ListOptions", &validate_list_options(query))?;
+    selectors.resolve(request.resource()).map(drop)
+}
+
 /// Returns whether a list shows exactly the state at its `resourceVersion`. Without a `resourceVersionMatch`, a list
 /// with a limit is exact, because clients relied on that before the parameter existed.
 fn is_exact_match(version_match: &str, limit: Option<usize>) -> bool {
@@ -308,13 +383,14 @@ async fn read_page(
     let resource = request.resource();
     let limit = page_limit(options);
     let selects_all = options.selectors.is_everything();
-    let after = options.token.as_ref().map(Token::after);
+    let namespace = request.target.namespace;
+    let start = options.token.as_ref().map(|token| match namespace {
+        "" => Cow::Borrowed(token.start()),
+        namespace => Cow::Owned(format!("{namespace}/{}", token.start())),
+    });
     // With selectors, the store returns all objects, and the limit applies to the selected ones.
-    let range = Range {
-        namespace: request.target.namespace,
-        after,
-        limit: if selects_all { limit } else { None },
-    };
+    let range =
+        Range { namespace, start: start.as_deref(), limit: if selects_all { limit } else { None } };
     let snapshot = match list_revision(request, options).await? {
         None => store.list(&resource.resource_prefix, range),
         Some(revision) => match store.list_at(&resource.resource_prefix, range, revision) {
@@ -349,7 +425,8 @@ async fn read_page(
             Some(token) if token.rv > 0 => token.rv,
             _ => i64::try_from(revision).unwrap_or(i64::MAX),
         };
-        meta.token = Token::encode(token_revision, &last.key);
+        let start = format!("{}\u{0}", without_namespace(namespace, &last.key));
+        meta.token = Token::encode(token_revision, &start);
         meta.remaining = selects_all.then_some(remaining as u64);
     }
     Ok(Page { entries, meta })
@@ -363,7 +440,7 @@ fn page_expired(options: &ListOptions<'_>) -> StatusError {
             let mut error = StatusError::expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.",
             );
-            error.0.metadata.token = Token::encode(-1, token.after());
+            error.0.metadata.token = Token::encode(-1, token.start());
             error
         }
         None => StatusError::expired("The resourceVersion for the provided list is too old."),
@@ -431,12 +508,13 @@ mod tests {
 
     #[test]
     fn continue_tokens_survive_encoding_and_invalid_ones_are_refused() {
-        let token = Token::read(&Token::encode(7, "ns/a")).expect("its own token");
-        assert_eq!((token.rv, token.after()), (7, "ns/a"));
+        let token = Token::read(&Token::encode(7, "ns/a\u{0}")).expect("its own token");
+        assert_eq!((token.rv, token.start()), (7, "ns/a\u{0}"));
         let encoded = |text: &str| BASE64.encode(text);
         for (token, why) in [
             ("a=".to_owned(), ": illegal base64 data at input byte 1"),
             ("abcda".to_owned(), ": illegal base64 data at input byte 4"),
+            ("$abcd".to_owned(), ": illegal base64 data at input byte 0"),
             (
                 encoded(r#"{"v":"v2","rv":1,"start":"a"}"#),
                 ": server does not recognize this encoded version v2",
@@ -450,6 +528,20 @@ mod tests {
                 ": encoded start key empty (version meta.k8s.io/v1)",
             ),
             (encoded(r#"{"v":"meta.k8s.io/v1","rv":1,"start":"a/../b"}"#), ": a/../b"),
+            (encoded("x"), ": invalid character 'x' looking for beginning of value"),
+            (encoded("null"), ": server does not recognize this encoded version "),
+            (
+                encoded("[]"),
+                ": json: cannot unmarshal array into Go value of type storage.continueToken",
+            ),
+            (
+                encoded(r#"{"v":"meta.k8s.io/v1","rv":"1"}"#),
+                ": json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+            ),
+            (
+                encoded(r#"{"v":"meta.k8s.io/v1","rv":1.5}"#),
+                ": json: cannot unmarshal number 1.5 into Go struct field continueToken.rv of type int64",
+            ),
         ] {
             assert_eq!(Token::read(&token).expect_err(why), why);
         }
