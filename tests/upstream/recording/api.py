@@ -7,8 +7,6 @@ import zlib
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 TABLE = "application/json;as=Table;g=meta.k8s.io;v=v1"
-# Paths of OpenAPI v3 that the server answers itself: they depend on its service accounts' issuer.
-NOT_IN_PACK = {".well-known/openid-configuration", "openid/v1/jwks"}
 # When the conditions of recorded APIServices changed. Only the shape of a time counts, and this one stays.
 CONDITION_TIME = "2026-11-21T02:59:29Z"
 # Kinds with objects in a new cluster. Those that depend on the server's addresses, such as ServiceCIDRs, are not recorded.
@@ -121,7 +119,7 @@ def openapi_v2_protobuf(cluster):
 def v3_documents(cluster):
     """Name, hash and text of each document of OpenAPI v3, by name."""
     paths = cluster.get_json("/openapi/v3")["paths"]
-    for name in sorted(set(paths) - NOT_IN_PACK):
+    for name in sorted(paths):
         url = paths[name]["serverRelativeURL"]
         yield name, url.partition("?hash=")[2], cluster.get(url)
 

@@ -3,6 +3,7 @@
 //! The documents of built-in groups are recorded. They are compressed, because most clients accept gzip. The server
 //! builds the documents of custom resources from their definitions.
 
+mod content;
 mod custom;
 mod protobuf;
 mod recorded;
@@ -11,12 +12,13 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 
 use bytes::Bytes;
+use content::Content;
 use flate2::{Compression, write::GzEncoder};
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, IF_NONE_MATCH,
-    VARY,
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, ETAG, EXPIRES, VARY,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use recorded::{V2_JSON, V2_PROTOBUF, compressed, decompressed, index};
@@ -32,22 +34,29 @@ const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protob
 /// Media type of the same format that clients from before 2023 request.
 const OLD_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// Responds to a GET of an OpenAPI path; `None` for other paths.
+/// Responds to a request for an OpenAPI path, of any method; `None` for other paths.
 pub(crate) fn serve(
     api: &Api,
+    method: &Method,
     path: &str,
     headers: &HeaderMap,
     query: &[(String, String)],
 ) -> Option<Response<Bytes>> {
     match path {
-        "/openapi/v2" => Some(version_two(api, headers)),
+        "/openapi/v2" => Some(version_two(api, method, headers)),
         "/openapi/v3" => {
-            let index = version_three_index(api).to_string();
-            Some(plain(StatusCode::OK, "text/plain; charset=utf-8", index.into()))
+            let content = Content {
+                content_type: "text/plain; charset=utf-8",
+                etag: "",
+                modified: modified(api),
+                bytes: version_three_index(api).to_string().into(),
+                is_packed: false,
+            };
+            Some(content::serve(method, headers, content))
         }
         path => {
             let name = path.strip_prefix("/openapi/v3/")?;
-            Some(version_three(api, name, headers, query).unwrap_or_else(|code| {
+            Some(version_three(api, method, name, headers, query).unwrap_or_else(|code| {
                 let mut response = Response::new(Bytes::new());
                 *response.status_mut() = code;
                 if code == StatusCode::NOT_ACCEPTABLE {
@@ -103,12 +112,9 @@ fn accepts_gzip(encodings: &str) -> bool {
     })
 }
 
-/// Returns whether `If-None-Match` contains the ETag (in quotes).
-fn matches_etag(headers: &HeaderMap, etag: &str) -> bool {
-    text(headers, IF_NONE_MATCH).split(',').any(|known| {
-        let known = known.trim();
-        known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag
-    })
+/// Returns when the documents last changed: when the served resources did, or when the server started.
+fn modified(api: &Api) -> Timestamp {
+    *api.table.rows().openapi.modified.get_or_init(|| api.clock.now())
 }
 
 /// Returns the SHA-512 hash in hexadecimal digits.
@@ -118,7 +124,7 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 /// Returns the v2 document of the whole API in JSON or protobuf.
-fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
+fn version_two(api: &Api, method: &Method, headers: &HeaderMap) -> Response<Bytes> {
     // Requested media type, content type of the response, and format.
     let formats = [
         ("application/json", "application/json", Format::Json),
@@ -141,17 +147,14 @@ fn version_two(api: &Api, headers: &HeaderMap) -> Response<Bytes> {
     let rows = api.table.rows();
     let document = rows.openapi.version_two[format as usize].get_or_init(|| format.document(&rows));
     let etag = format!("\"{}\"", document.hash);
-    let mut response = if matches_etag(headers, &etag) {
-        let mut response = Response::new(Bytes::new());
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        gzip_response(document.bytes.clone(), headers)
+    let content = Content {
+        content_type,
+        etag: &etag,
+        modified: modified(api),
+        bytes: document.bytes.clone(),
+        is_packed: true,
     };
-    if response.status() == StatusCode::OK {
-        set_header(&mut response, CONTENT_TYPE, content_type);
-    }
-    set_header(&mut response, ETAG, &etag);
+    let mut response = content::serve(method, headers, content);
     set_header(&mut response, VARY, "Accept-Encoding");
     response.headers_mut().append(VARY, HeaderValue::from_static("Accept"));
     response
@@ -253,6 +256,7 @@ fn version_three_index(api: &Api) -> Value {
 /// another hash to the current one.
 fn version_three(
     api: &Api,
+    method: &Method,
     name: &str,
     headers: &HeaderMap,
     query: &[(String, String)],
@@ -271,8 +275,9 @@ fn version_three(
         return Err(StatusCode::NOT_ACCEPTABLE);
     }
     let etag = format!("\"{hash}\"");
+    let requested_hash = query.iter().find(|(key, _)| key == "hash");
     let requested_hash =
-        query.iter().find(|(key, _)| key == "hash").map(|(_, value)| value.as_str());
+        requested_hash.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty());
     if requested_hash.is_some_and(|requested_hash| requested_hash != hash) {
         let mut response = Response::new(Bytes::new());
         *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -286,16 +291,14 @@ fn version_three(
         set_header(&mut response, VARY, "Accept");
         return Ok(response);
     }
-    let mut response = if matches_etag(headers, &etag) {
-        let mut response = Response::new(Bytes::new());
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-        response
-    } else {
-        let mut response = gzip_response(compressed, headers);
-        set_header(&mut response, CONTENT_TYPE, "application/json");
-        response
+    let content = Content {
+        content_type: "application/json",
+        etag: &etag,
+        modified: modified(api),
+        bytes: compressed,
+        is_packed: true,
     };
-    set_header(&mut response, ETAG, &etag);
+    let mut response = content::serve(method, headers, content);
     set_header(&mut response, VARY, "Accept");
     if requested_hash.is_some() {
         set_header(&mut response, CACHE_CONTROL, "public, immutable");

@@ -22,6 +22,9 @@ fn kms_health(api: &Api) -> Option<Result<(), String>> {
     Some(plugins.collect())
 }
 
+/// Paths below which upstream's router answers for what it does not serve.
+const ROUTED: [&str; 3] = ["/version/", "/.well-known/openid-configuration/", "/openid/v1/jwks/"];
+
 /// Serves a non-resource path.
 pub(super) fn serve(
     api: &Arc<Api>,
@@ -30,11 +33,14 @@ pub(super) fn serve(
     headers: &HeaderMap,
     query: &Query,
 ) -> Result<Response<Body>, StatusError> {
-    let is_get = *method == Method::GET;
-    // Checks the method and the `Accept` header like upstream's router (go-restful).
-    let check_route = |produced: &[&str]| {
-        if !is_get {
+    // Checks the method and the media types like upstream's router (go-restful). Without consumed media types, a route
+    // takes any.
+    let check_route = |consumed: &[&str], produced: &[&str]| {
+        if *method != Method::GET {
             return Err(StatusError::method_not_allowed());
+        }
+        if !consumed.is_empty() {
+            route::consumes(headers, consumed)?;
         }
         route::accepts(headers, produced)
     };
@@ -55,7 +61,7 @@ pub(super) fn serve(
     let trimmed = path.strip_suffix('/').unwrap_or(path);
     let response = match path {
         "/version" | "/version/" => {
-            check_route(&["application/json"])?;
+            check_route(&["application/json"], &["application/json"])?;
             json_response(&version())
         }
         "/metrics" => {
@@ -71,36 +77,35 @@ pub(super) fn serve(
         }
         "/metrics/slis" => metrics_response(api.metrics.render_checks()),
         "/" => json_response(&index(api)),
-        "/.well-known/openid-configuration" => {
-            check_route(&["application/json"])?;
+        "/.well-known/openid-configuration" | "/.well-known/openid-configuration/" => {
+            check_route(&[], &["application/json"])?;
             let issuer = &api.authenticator.service_accounts;
             openid_response("application/json", &issuer.openid_configuration())
         }
-        "/openid/v1/jwks" => {
-            check_route(&["application/jwk-set+json"])?;
+        "/openid/v1/jwks" | "/openid/v1/jwks/" => {
+            check_route(&[], &["application/jwk-set+json"])?;
             let issuer = &api.authenticator.service_accounts;
             openid_response("application/jwk-set+json", &issuer.jwks())
+        }
+        path if ROUTED.iter().any(|root| path.starts_with(root)) => {
+            return Err(StatusError::resource_not_found());
         }
         _ => match discovery::serve(api, trimmed, headers, &query.0) {
             Some(response) => {
                 // Upstream serves discovery of all groups and of custom resources without its router.
                 if response.status() != StatusCode::NOT_FOUND && discovery::is_routed(api, trimmed)
                 {
-                    check_route(&discovery::FORMS)?;
+                    check_route(&discovery::FORMS, &discovery::FORMS)?;
                 }
                 response.map(Body::whole)
             }
-            None => {
-                let openapi =
-                    if is_get { openapi::serve(api, path, headers, &query.0) } else { None };
-                match openapi {
-                    Some(response) => response.map(Body::whole),
-                    None if discovery::is_routed(api, trimmed) => {
-                        return Err(StatusError::resource_not_found());
-                    }
-                    None => not_found(),
+            None => match openapi::serve(api, method, path, headers, &query.0) {
+                Some(response) => response.map(Body::whole),
+                None if discovery::is_routed(api, trimmed) => {
+                    return Err(StatusError::resource_not_found());
                 }
-            }
+                None => not_found(),
+            },
         },
     };
     Ok(response)
@@ -183,6 +188,7 @@ fn index(api: &Api) -> serde_json::Value {
             "/metrics/slis",
             "/openapi/v2",
             "/openapi/v3",
+            "/openapi/v3/",
             "/openid/v1/jwks",
             "/version",
         ]

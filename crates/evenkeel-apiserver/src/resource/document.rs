@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use jiff::Timestamp;
 
 /// OpenAPI documents of a snapshot. The first request for a document creates it.
 #[derive(Clone, Default)]
@@ -14,6 +15,8 @@ pub(crate) struct OpenApiDocuments {
     pub(crate) version_two: [OnceLock<PackedDocument>; 2],
     /// Version 3 of the custom resources by path, such as `apis/example.com/v1`.
     pub(crate) version_three: OnceLock<BTreeMap<String, PackedDocument>>,
+    /// When the documents were first served.
+    pub(crate) modified: OnceLock<Timestamp>,
 }
 
 /// OpenAPI document, compressed by gzip.

@@ -43,13 +43,27 @@ pub(super) fn check(
         return Ok(());
     }
     if *method == Method::PATCH && !lists_any(text(headers, CONTENT_TYPE), &PATCHES) {
-        let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-        let message = "415: Unsupported Media Type".to_owned();
-        return Err(router_error(code, "UnsupportedMediaType", message));
+        return Err(unsupported_media_type());
     }
     let is_collection = matches!(verb, Verb::List | Verb::Watch);
     let count = if is_collection { PRODUCED.len() } else { N_PRODUCED_BY_ALL };
     accepts(headers, PRODUCED.get(..count).unwrap_or_default())
+}
+
+/// Refuses a request with a `Content-Type` if a route of reads consumes none of its media types.
+///
+/// Upstream: `matchesContentType` of go-restful.
+pub(crate) fn consumes(headers: &HeaderMap, consumed: &[&str]) -> Result<(), StatusError> {
+    let content_type = text(headers, CONTENT_TYPE);
+    if content_type.is_empty() || lists_any(content_type, consumed) {
+        return Ok(());
+    }
+    Err(unsupported_media_type())
+}
+
+fn unsupported_media_type() -> StatusError {
+    let code = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    router_error(code, "UnsupportedMediaType", "415: Unsupported Media Type".to_owned())
 }
 
 /// Refuses a request that accepts none of the media types that a route produces.
@@ -100,6 +114,18 @@ mod tests {
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
             let checked = check(&Method::GET, Verb::Get, "", &headers);
             assert_eq!(checked.is_ok(), is_taken, "{accept}");
+        }
+        for (content_type, is_taken) in [
+            ("", true),
+            ("application/json; charset=utf-8", true),
+            ("text/plain, application/json", true),
+            ("text/plain", false),
+            ("*/*", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+            let checked = consumes(&headers, &["application/json"]);
+            assert_eq!(checked.is_ok(), is_taken, "{content_type}");
         }
         let patch = check(&Method::PATCH, Verb::Patch, "", &HeaderMap::new());
         assert_eq!(patch.expect_err("no content type").code(), 415);
