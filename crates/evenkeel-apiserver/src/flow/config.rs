@@ -291,7 +291,7 @@ mod tests {
         let schemas = digest(&schemas, &[reject("low"), reject("high")]).schemas;
         let query = Query::parse(None);
         let method: Method = method.parse().expect("a method");
-        let info = RequestInfo::new(&method, path, &query);
+        let info = RequestInfo::of(&method, path, &query);
         let covers =
             |s: &&Schema| s.rules.iter().any(|rule| rule.matches_policy_rule(user, &info, path));
         schemas.iter().find(covers).map_or("", |schema| &schema.name).to_owned()

@@ -168,7 +168,7 @@ mod tests {
             ("watch=1&resourceVersion=7&sendInitialEvents=true", Some(stats), 0, 10),
         ] {
             let query = Query::parse(Some(query));
-            let info = RequestInfo::new(&Method::GET, "/api/v1/pods", &query);
+            let info = RequestInfo::of(&Method::GET, "/api/v1/pods", &query);
             let found = list(&info, &query, stats, max_seats);
             assert_eq!(found, WorkEstimate { initial_seats: wanted, ..found }, "{query:?}");
             assert_eq!((found.final_seats, found.additional_latency), (0, Duration::ZERO));
@@ -187,7 +187,7 @@ mod tests {
             ("/api/v1/namespaces/a/pods", 95, 2, 2, 25),
             ("/api/v1/namespaces/a/serviceaccounts/b/token", 1_000, 0, 0, 0),
         ] {
-            let info = RequestInfo::new(&Method::POST, path, &query);
+            let info = RequestInfo::of(&Method::POST, path, &query);
             let found = mutating(&info, watches, max_seats);
             let latency = Duration::from_millis(millis);
             assert_eq!(

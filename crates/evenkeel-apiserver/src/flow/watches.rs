@@ -92,7 +92,7 @@ mod tests {
         let tracker = WatchTracker::default();
         let watch = |path: &str, query: &str| {
             let query = Query::parse(Some(query));
-            tracker.register(&RequestInfo::new(&Method::GET, path, &query))
+            tracker.register(&RequestInfo::of(&Method::GET, path, &query))
         };
         let watches = [
             watch("/api/v1/pods", "watch=1"),
@@ -105,7 +105,7 @@ mod tests {
         assert!(watches.iter().all(Option::is_some));
         assert!(watch("/api/v1/pods", "watch=1&fieldSelector=spec.nodeName%3Dn").is_none());
         let interested = |method: Method, path: &str| {
-            tracker.interested_watch_count(&RequestInfo::new(&method, path, &Query::default()))
+            tracker.interested_watch_count(&RequestInfo::of(&method, path, &Query::default()))
         };
         assert_eq!(interested(Method::POST, "/api/v1/namespaces/a/pods"), 3);
         assert_eq!(interested(Method::PUT, "/api/v1/namespaces/a/pods/p"), 4);

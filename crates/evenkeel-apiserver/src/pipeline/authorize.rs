@@ -1,11 +1,15 @@
 //! Authorization stage: decides whether the user may make the request.
 
+use http::header::X_CONTENT_TYPE_OPTIONS;
+use http::{HeaderMap, HeaderValue, Response};
+
 use crate::api::Api;
 use crate::audit::{Level, RequestAudit};
 use crate::auth::{
     Answers, Attributes, FieldRequirements, LabelRequirements, permit, refusal, settled,
 };
-use crate::request::RequestInfo;
+use crate::request::{Query, RequestInfo};
+use crate::response::{self, Body};
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::user::User;
 
@@ -17,7 +21,7 @@ const REASON: &str = "authorization.k8s.io/reason";
 /// Reason in the audit event of a request if an authorizer failed.
 const INTERNAL_ERROR: &str = "internal error";
 
-/// Refuses requests that the user may not make. All users may read the server's health.
+/// Refuses requests that the user may not make. All users may get the server's health.
 ///
 /// Upstream: `WithAuthorization`.
 pub(super) async fn authorize(
@@ -26,7 +30,8 @@ pub(super) async fn authorize(
     attributes: &Attributes<'_>,
     audit: &RequestAudit,
 ) -> Result<(), StatusError> {
-    if matches!(attributes.path, Some("/healthz" | "/livez" | "/readyz")) {
+    let is_health = matches!(attributes.path, Some("/healthz" | "/livez" | "/readyz"));
+    if is_health && attributes.verb == "get" {
         allowed(audit, String::new());
         return Ok(());
     }
@@ -49,6 +54,17 @@ pub(super) async fn authorize(
         audit.annotate(REASON, decision.reason.as_str());
     }
     Err(refusal(user, attributes, &decision))
+}
+
+/// Returns the response to a request that its user may not make. Browsers must not guess its media type, because it
+/// contains what the client sent.
+///
+/// Upstream: `Forbidden`.
+pub(super) fn refused(error: &StatusError, headers: &HeaderMap, query: &Query) -> Response<Body> {
+    let mut response = response::refusal(error, headers, &query.0);
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, nosniff);
+    response
 }
 
 fn allowed(audit: &RequestAudit, reason: String) {

@@ -64,7 +64,7 @@ mod tests {
             ("/version", "timeout=1s", Some(second)),
         ] {
             let query = Query::parse(Some(query));
-            let found = of(&RequestInfo::new(&Method::GET, path, &query), &query).unwrap();
+            let found = of(&RequestInfo::of(&Method::GET, path, &query), &query).unwrap();
             assert_eq!(found, wanted, "{path} {query:?}");
         }
     }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_timeout_that_is_none_is_named() {
         let query = Query::parse(Some("timeout=invalid"));
-        let error = of(&RequestInfo::new(&Method::GET, "/version", &query), &query).unwrap_err();
+        let error = of(&RequestInfo::of(&Method::GET, "/version", &query), &query).unwrap_err();
         let error: serde_json::Value = serde_json::from_slice(&error.to_json()).unwrap();
         let message =
             "invalid timeout specified in the request URL - time: invalid duration \"invalid\"";

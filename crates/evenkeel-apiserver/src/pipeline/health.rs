@@ -1,11 +1,14 @@
 //! Health checks: all of them at `/healthz`, `/livez` and `/readyz`, and each single check at a path below these.
 
-use http::{HeaderValue, Response, StatusCode};
+use std::collections::BTreeSet;
 
+use evenkeel_apimachinery::status::quote;
+use http::{Response, StatusCode};
+
+use super::{plain_text, plain_text_nosniff};
 use crate::metrics::Metrics;
 use crate::request::Query;
 use crate::response::Body;
-use crate::response::answer;
 
 const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 
@@ -13,23 +16,32 @@ const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 const CHECKS: &[&str] = &[
     "ping",
     "log",
+    LOOPBACK,
     ETCD,
     KMS,
     STORAGE,
     "informer-sync",
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
+    "poststarthook/priority-and-fairness-config-consumer",
+    "poststarthook/priority-and-fairness-filter",
+    "poststarthook/storage-object-count-tracker-hook",
     "poststarthook/start-apiextensions-informers",
     "poststarthook/start-apiextensions-controllers",
     "poststarthook/crd-informer-synced",
     "poststarthook/start-system-namespaces-controller",
+    "poststarthook/peer-endpoint-reconciler-controller",
     "poststarthook/start-cluster-authentication-info-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
     "poststarthook/storage-readiness",
+    "poststarthook/start-legacy-token-tracking-controller",
     "poststarthook/start-service-ip-repair-controllers",
     "poststarthook/rbac/bootstrap-roles",
     "poststarthook/scheduling/bootstrap-system-priority-classes",
     "poststarthook/priority-and-fairness-config-producer",
     "poststarthook/bootstrap-controller",
+    "poststarthook/start-kubernetes-service-cidr-controller",
     "poststarthook/start-kube-aggregator-informers",
     "poststarthook/apiservice-status-local-available-controller",
     "poststarthook/apiservice-status-remote-available-controller",
@@ -50,7 +62,9 @@ const ETCD: &str = "etcd";
 const STORAGE: &str = "etcd-readiness";
 /// Check that fails while a KMS plugin is not healthy, if there is one.
 const KMS: &str = "kms-providers";
-/// Check of the server's background tasks, which upstream checks as separate hooks.
+/// Check of the certificate for the server's connections to itself, which readiness does not have.
+const LOOPBACK: &str = "loopback-serving-certificate";
+/// Check of the server's background tasks, which upstream checks as separate hooks. It is only listed while it fails.
 const TASKS: &str = "tasks";
 
 /// Checks of readiness only: they decide whether the server takes requests.
@@ -58,7 +72,10 @@ const READINESS_ONLY: [&str; 3] = [STORAGE, "informer-sync", "shutdown"];
 
 fn checks(root: &str) -> impl Iterator<Item = &'static str> {
     let ready = root == "readyz";
-    CHECKS.iter().copied().filter(move |check| ready || !READINESS_ONLY.contains(check))
+    CHECKS.iter().copied().filter(move |check| match *check {
+        LOOPBACK => !ready,
+        check => ready || !READINESS_ONLY.contains(&check),
+    })
 }
 
 /// Returns the root and the check that a path names. An empty check means all checks.
@@ -77,7 +94,7 @@ pub(super) fn parse_path(path: &str) -> Option<(&'static str, &str)> {
 /// Returns all health check paths.
 pub(super) fn paths() -> impl Iterator<Item = String> {
     ROOTS.into_iter().flat_map(|root| {
-        let single = checks(root).filter(|check| *check != KMS);
+        let single = checks(root).filter(|check| !matches!(*check, KMS | TASKS));
         let single = single.map(move |check| format!("/{root}/{check}"));
         std::iter::once(format!("/{root}")).chain(single)
     })
@@ -128,17 +145,26 @@ pub(super) fn serve(
             Err(reason) => failed(format!("internal server error: {reason}\n")),
         });
     }
-    let excluded: Vec<&str> = query.all("exclude").collect();
+    let mut excluded: BTreeSet<&str> = query.all("exclude").collect();
     let (mut out, mut passed) = (String::new(), true);
     for check in checks(root).filter(is_served) {
-        if excluded.contains(&check) {
+        if excluded.remove(check) {
             out.push_str(&format!("[+]{check} excluded: ok\n"));
         } else if run(check).is_ok() {
-            out.push_str(&format!("[+]{check} ok\n"));
+            if check != TASKS {
+                out.push_str(&format!("[+]{check} ok\n"));
+            }
         } else {
             passed = false;
             out.push_str(&format!("[-]{check} failed: reason withheld\n"));
         }
+    }
+    if !excluded.is_empty() {
+        let names: Vec<String> = excluded.into_iter().map(quote).collect();
+        let names = names.join(",");
+        out.push_str(&format!(
+            "warn: some health checks cannot be excluded: no matches for {names}\n"
+        ));
     }
     if !passed {
         out.push_str(&format!("{root} check failed\n"));
@@ -154,19 +180,6 @@ pub(super) fn serve(
 /// Returns the response of a failed check, or of a root with a failed check.
 fn failed(reason: String) -> Response<Body> {
     plain_text_nosniff(StatusCode::INTERNAL_SERVER_ERROR, reason)
-}
-
-fn plain_text(status: StatusCode, text: String) -> Response<Body> {
-    let media = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer(status, media, Body::whole(text.into()))
-}
-
-/// Returns a plain-text response with `X-Content-Type-Options: nosniff`, so that browsers do not guess another media
-/// type.
-fn plain_text_nosniff(status: StatusCode, text: String) -> Response<Body> {
-    let mut response = plain_text(status, text);
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
 }
 
 #[cfg(test)]

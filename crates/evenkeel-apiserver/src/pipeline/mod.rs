@@ -41,8 +41,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use http::header::{CACHE_CONTROL, EXPECT, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, Uri};
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HeaderValue};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
 
 use crate::aggregation::forward::{self, Forwarded};
 use crate::api::Api;
@@ -51,10 +51,11 @@ use crate::auth::Authenticated;
 use crate::flow::{self, Admission, Permit, RequestDigest};
 use crate::metrics::Labels;
 use crate::request::{
-    self, Query, RemoteAddress, RequestBody, RequestContext, RequestInfo, Upgrade, Warnings,
+    self, LowerMethod, NoResourceInPath, Query, RemoteAddress, RequestBody, RequestContext,
+    RequestInfo, Upgrade, Warnings,
 };
 use crate::resource::{Path, parse_path};
-use crate::response::{Body, compress, refusal, warn};
+use crate::response::{Body, answer, compress, refusal, warn};
 use crate::verbs;
 use audit::Audited;
 use evenkeel_apimachinery::headers;
@@ -64,6 +65,9 @@ use evenkeel_tasks::panic_text;
 
 pub(crate) use authenticate::Anonymous;
 
+/// Maximum length of a body whose length the response to a HEAD has. Go's server has it of bodies in its buffer.
+const MAX_COUNTED_LENGTH: u64 = 2048;
+
 /// Request without its body: the parsed URL and headers, its audit event and its metric labels.
 struct Incoming<'a> {
     api: &'a Arc<Api>,
@@ -71,6 +75,8 @@ struct Incoming<'a> {
     peer: Option<&'a Arc<User>>,
     method: &'a Method,
     uri: &'a Uri,
+    /// Path with its deprecated prefix `watch`, if any.
+    full_path: &'a str,
     path: &'a str,
     query: &'a Query,
     /// Whether the path has the deprecated prefix `watch`.
@@ -131,9 +137,20 @@ pub(crate) async fn serve(
 ) -> Response<Body> {
     let (head, mut body) = request.into_parts();
     let (method, headers) = (&head.method, &head.headers);
-    let (path, query, is_watch_path) = path::normalize(head.uri.path(), head.uri.query());
-    let (path, query) = (&*path, &query);
-    let info = RequestInfo::new(method, path, query);
+    if head.version < Version::HTTP_2 && path::check(head.uri.path()).is_err() {
+        return path::bad_request();
+    }
+    let normalized = path::normalize(head.uri.path(), head.uri.query());
+    let (full_path, path, query) = (&*normalized.full_path, normalized.path(), &normalized.query);
+    let lower_method = LowerMethod::of(method);
+    let info = match RequestInfo::new(&lower_method, full_path, query) {
+        Ok(info) => info,
+        Err(NoResourceInPath) => {
+            let mut response = path::no_resource(&head.uri);
+            audit::set_audit_id(audit::audit_id(api, headers), response.headers_mut());
+            return response;
+        }
+    };
     let labels = OnceLock::new();
     let upgrade = head.extensions.get::<Upgrade>();
     let audit_id = audit::audit_id(api, headers);
@@ -145,16 +162,17 @@ pub(crate) async fn serve(
         remote: head.extensions.get::<RemoteAddress>().map(|remote| remote.0),
         at: api.clock.now(),
         info: info.clone(),
-        path,
+        path: full_path,
     };
     let incoming = Incoming {
         api,
         peer,
         method,
         uri: &head.uri,
+        full_path,
         path,
         query,
-        is_watch_path,
+        is_watch_path: normalized.is_watch_path(),
         info,
         headers,
         upgrade,
@@ -193,6 +211,10 @@ pub(crate) async fn serve(
         .entry(CACHE_CONTROL)
         .or_insert_with(|| HeaderValue::from_static("no-cache, private"));
     if *method == Method::HEAD {
+        let length = http_body::Body::size_hint(response.body()).exact();
+        if let Some(length) = length.filter(|length| *length <= MAX_COUNTED_LENGTH) {
+            response.headers_mut().entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+        }
         *response.body_mut() = Body::empty();
     }
     if !is_long_running && !response.body().is_short() {
@@ -230,6 +252,7 @@ async fn stages(
 ) -> Result<Handled, StatusError> {
     let Incoming { api, peer, method, path, query, ref info, headers, upgrade, ref labels, .. } =
         *incoming;
+    let full_path = incoming.full_path;
     let Authenticated { user, notes } = authenticate::authenticate(api, headers, path, peer).await;
     let Some(user) = user else {
         incoming.audited.refuse();
@@ -238,9 +261,12 @@ async fn stages(
     incoming.audited.receive(&user).await?;
     // Check the authenticated user, before impersonation.
     let is_anonymous = &*user.name == "system:anonymous";
-    let attributes = authorize::attributes(info, path);
+    let attributes = authorize::attributes(info, full_path);
     let audit = &incoming.audited.audit;
-    let user = impersonate::impersonate(api, user, headers, &attributes, audit).await?;
+    let user = match impersonate::impersonate(api, user, headers, &attributes, audit).await {
+        Ok(user) => user,
+        Err(error) => return Ok(authorize::refused(&error, headers, query).into()),
+    };
     let rows = api.table.rows();
     let parsed = parse_path(path, &rows);
     let digest = RequestDigest { user: &user, info, path, query };
@@ -264,7 +290,10 @@ async fn stages(
         if info.verb == "watch" { api.flows.register_watch(info) } else { None };
     let warnings = Warnings::default();
     let routed = async {
-        authorize::authorize(api, &user, &attributes, &incoming.audited.audit).await?;
+        let authorized = authorize::authorize(api, &user, &attributes, &incoming.audited.audit);
+        if let Err(error) = authorized.await {
+            return Ok(authorize::refused(&error, headers, query));
+        }
         if let Some(remote) = aggregate::remote(api, path) {
             let _ = labels.set(instrument::labels_of_path(method));
             let forwarded = incoming.forwarded(&user);
@@ -326,4 +355,18 @@ async fn stages(
         warn(&mut response, &[warning.to_owned()]);
     }
     Ok(Handled { response, permit })
+}
+
+/// Returns a plain-text response.
+fn plain_text(status: StatusCode, text: String) -> Response<Body> {
+    let media = HeaderValue::from_static("text/plain; charset=utf-8");
+    answer(status, media, Body::whole(text.into()))
+}
+
+/// Returns a plain-text response with `X-Content-Type-Options: nosniff`, so that browsers do not guess another media
+/// type.
+fn plain_text_nosniff(status: StatusCode, text: String) -> Response<Body> {
+    let mut response = plain_text(status, text);
+    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+    response
 }

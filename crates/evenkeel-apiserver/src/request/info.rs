@@ -1,6 +1,8 @@
 //! Verb and target of a request, parsed from the method and the URL (upstream: `RequestInfo`). The resource need not
 //! exist.
 
+use std::borrow::Cow;
+
 use http::Method;
 
 use evenkeel_api::selector::FieldSelector;
@@ -32,12 +34,45 @@ pub(crate) struct RequestInfo<'a> {
     pub(crate) label_selector: &'a str,
 }
 
+/// Method of a request in lower case, which is the verb of a request for a non-resource path.
+#[derive(Debug)]
+pub(crate) struct LowerMethod(Cow<'static, str>);
+
+impl LowerMethod {
+    /// Returns the method in lower case.
+    pub(crate) fn of(method: &Method) -> Self {
+        Self(match method.as_str() {
+            "GET" => "get".into(),
+            "HEAD" => "head".into(),
+            "POST" => "post".into(),
+            "PUT" => "put".into(),
+            "PATCH" => "patch".into(),
+            "DELETE" => "delete".into(),
+            "OPTIONS" => "options".into(),
+            other => other.to_ascii_lowercase().into(),
+        })
+    }
+}
+
+/// A path ends after the prefix `watch` or `proxy`, so that it names no resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoResourceInPath;
+
 impl<'a> RequestInfo<'a> {
-    /// Parses method, path and query.
-    pub(crate) fn new(method: &Method, path: &'a str, query: &'a Query) -> Self {
-        let parts: Vec<&str> =
-            path.trim_matches('/').split('/').filter(|p| !p.is_empty()).collect();
-        let mut info = Self { verb: method_name(method), ..Self::default() };
+    /// Parses method, path and query. The path has its prefix `watch`, if any.
+    ///
+    /// # Errors
+    /// The path ends after a special verb.
+    ///
+    /// Upstream: `RequestInfoFactory.NewRequestInfo`.
+    pub(crate) fn new(
+        method: &'a LowerMethod,
+        path: &'a str,
+        query: &'a Query,
+    ) -> Result<Self, NoResourceInPath> {
+        let path = path.trim_matches('/');
+        let parts: Vec<&str> = if path.is_empty() { Vec::new() } else { path.split('/').collect() };
+        let mut info = Self { verb: &method.0, ..Self::default() };
         let mut rest = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => {
                 info.version = version;
@@ -47,22 +82,25 @@ impl<'a> RequestInfo<'a> {
                 (info.group, info.version) = (group, version);
                 rest
             }
-            _ => return info,
+            _ => return Ok(info),
         };
         info.is_resource = true;
-        info.verb = match method.as_str() {
-            "POST" => "create",
-            "GET" | "HEAD" => "get",
-            "PUT" => "update",
-            "PATCH" => "patch",
-            "DELETE" => "delete",
+        info.verb = match &*method.0 {
+            "post" => "create",
+            "get" | "head" => "get",
+            "put" => "update",
+            "patch" => "patch",
+            "delete" => "delete",
             _ => "",
         };
-        if let ["watch", more @ ..] = rest
-            && !more.is_empty()
-        {
-            info.verb = "watch";
+        let mut has_verb_in_path = false;
+        if let [verb @ ("watch" | "proxy"), more @ ..] = rest {
+            if more.is_empty() {
+                return Err(NoResourceInPath);
+            }
+            info.verb = verb;
             rest = more;
+            has_verb_in_path = true;
         }
         if let ["namespaces", namespace, more @ ..] = rest {
             info.namespace = namespace;
@@ -73,31 +111,27 @@ impl<'a> RequestInfo<'a> {
         }
         info.resource = rest.first().copied().unwrap_or_default();
         info.name = rest.get(1).copied().unwrap_or_default();
-        info.subresource = rest.get(2).copied().unwrap_or_default();
+        if info.verb != "proxy" {
+            info.subresource = rest.get(2).copied().unwrap_or_default();
+        }
         if info.name.is_empty() && info.verb == "get" {
             info.verb = if query.flag("watch") { "watch" } else { "list" };
             info.name = name_in_selector(query.get("fieldSelector"));
         } else if info.name.is_empty() && info.verb == "delete" {
             info.verb = "deletecollection";
         }
-        if matches!(info.verb, "list" | "watch" | "deletecollection") {
+        if !has_verb_in_path && matches!(info.verb, "list" | "watch" | "deletecollection") {
             info.field_selector = query.get("fieldSelector");
             info.label_selector = query.get("labelSelector");
         }
-        info
+        Ok(info)
     }
-}
 
-fn method_name(method: &Method) -> &'static str {
-    match method.as_str() {
-        "GET" => "get",
-        "HEAD" => "head",
-        "POST" => "post",
-        "PUT" => "put",
-        "PATCH" => "patch",
-        "DELETE" => "delete",
-        "OPTIONS" => "options",
-        _ => "",
+    /// Parses a request of a test, whose path names a resource or none.
+    #[cfg(test)]
+    pub(crate) fn of(method: &Method, path: &'a str, query: &'a Query) -> Self {
+        let method = Box::leak(Box::new(LowerMethod::of(method)));
+        Self::new(method, path, query).expect("a request")
     }
 }
 
@@ -149,14 +183,30 @@ mod tests {
             ("PATCH", "/apis/apps/v1/namespaces/a/nothing/x", "", "patch a nothing  x apps"),
             ("GET", "/apis/apps/v1", "", "get      "),
             ("HEAD", "/healthz", "", "head      "),
+            ("TRACE", "/healthz", "", "trace      "),
+            ("TRACE", "/api/v1/pods", "", "  pods   "),
+            ("GET", "/api/v1/watch/namespaces/a/pods/p", "", "watch a pods  p "),
+            ("DELETE", "/api/v1/watch/namespaces/a", "", "watch a namespaces  a "),
+            ("GET", "/api/v1/proxy/namespaces/a/pods/p/x", "", "proxy a pods  p "),
+            // Empty segments count.
+            ("GET", "/api/v1/namespaces//pods", "", "list  pods   "),
+            ("POST", "/api/v1//namespaces/a/pods", "", "create   a namespaces "),
         ] {
             let query = Query::parse(Some(query));
-            let info = RequestInfo::new(&method.parse().expect("a method"), path, &query);
+            let info = RequestInfo::of(&method.parse().expect("a method"), path, &query);
             let shown = format!(
                 "{} {} {} {} {} {}",
                 info.verb, info.namespace, info.resource, info.subresource, info.name, info.group
             );
             assert_eq!(shown.trim_end(), want.trim_end(), "{method} {path}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_ends_after_a_special_verb_is_refused() {
+        let (method, query) = (LowerMethod::of(&Method::GET), Query::default());
+        for path in ["/api/v1/watch", "/api/v1/watch/", "/apis/apps/v1/proxy"] {
+            assert_eq!(RequestInfo::new(&method, path, &query), Err(NoResourceInPath), "{path}");
         }
     }
 }

@@ -11,6 +11,6 @@ mod warnings;
 
 pub(crate) use body::RequestBody;
 pub(crate) use context::{RemoteAddress, RequestContext, Upgrade};
-pub(crate) use info::RequestInfo;
+pub(crate) use info::{LowerMethod, NoResourceInPath, RequestInfo};
 pub(crate) use query::{Query, WriteOptions};
 pub(crate) use warnings::Warnings;

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING, WWW_AUTHENTICATE};
+use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WARNING};
 use http::{HeaderMap, Response, StatusCode};
 
 use super::body::Body;
@@ -19,10 +19,6 @@ pub(crate) fn refusal(
     let mut response = Response::new(Body::whole(bytes));
     *response.status_mut() = error.code();
     response.headers_mut().insert(CONTENT_TYPE, content_type);
-    if error.code() == StatusCode::UNAUTHORIZED {
-        let realm = HeaderValue::from_static("Bearer realm=\"kubernetes-master\"");
-        response.headers_mut().insert(WWW_AUTHENTICATE, realm);
-    }
     let retry_after = error.0.details.as_ref().map_or(0, |details| details.retry_after_seconds);
     if retry_after > 0 {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after));

@@ -405,8 +405,13 @@ async fn the_issuer_of_service_account_tokens_is_discovered() {
         ("/.well-known/openid-configuration", "application/json"),
         ("/openid/v1/jwks", "application/jwk-set+json"),
     ] {
-        let (code, _) = nobody.ask("GET", path, Value::Null).await;
-        assert_eq!(code, StatusCode::FORBIDDEN, "{path}");
+        let refused = nobody.send("GET", path, &[], Bytes::new()).await;
+        assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{path}");
+        assert_eq!(refused.headers()["x-content-type-options"], "nosniff");
+        let headers = [("authorization", "Bearer none")];
+        let refused = nobody.send("GET", path, &headers, Bytes::new()).await;
+        assert_eq!(refused.status(), StatusCode::UNAUTHORIZED, "{path}");
+        assert!(!refused.headers().contains_key("www-authenticate"));
         let headers = [("authorization", token.as_str())];
         let response = nobody.send("GET", path, &headers, Bytes::new()).await;
         assert_eq!(response.status(), StatusCode::OK, "{path}");
@@ -417,6 +422,11 @@ async fn the_issuer_of_service_account_tokens_is_discovered() {
         let headers = [("accept", "text/html")];
         let response = client.send("GET", path, &headers, Bytes::new()).await;
         assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE, "{path}");
+    }
+    // All users may get the server's health, and only get it.
+    for (method, code) in [("GET", 200), ("HEAD", 403), ("POST", 403), ("TRACE", 403)] {
+        let response = nobody.send(method, "/livez", &[], Bytes::new()).await;
+        assert_eq!(response.status().as_u16(), code, "{method}");
     }
     let metadata = client.get("/.well-known/openid-configuration").await;
     assert_eq!(
