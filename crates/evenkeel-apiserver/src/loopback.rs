@@ -10,7 +10,8 @@ use crate::selector::selection_attributes;
 use crate::store::{Encoded, Entry, Expect, Transaction, WriteError};
 use evenkeel_apimachinery::patch::{self, Writer};
 use evenkeel_apimachinery::status::StatusError;
-use serde_json::Value;
+use evenkeel_apimachinery::value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Maximum number of attempts of a write that conflicts with other writes.
@@ -174,6 +175,39 @@ pub(crate) fn create(
     transaction.put(&resource.resource_prefix, &key, Expect::Absent, encoded);
 }
 
+/// Adds the field manager that applied the conditions of an object that upstream's servers make.
+fn add_condition_manager(resource: &ResourceType, object: &mut Value, now: &str) {
+    let manager = match resource.kind() {
+        "FlowSchema" => "api-priority-and-fairness-config-consumer-v1",
+        "ServiceCIDR" => "kubernetes-service-cidr-controller",
+        _ => return,
+    };
+    let mut conditions = serde_json::Map::new();
+    for condition in value::list(object, "status.conditions") {
+        let fields = condition.as_object().into_iter().flatten();
+        let owned = fields.filter(|(_, field)| *field != "").map(|(name, _)| format!("f:{name}"));
+        let mut entry: serde_json::Map<String, Value> =
+            owned.map(|name| (name, json!({}))).collect();
+        entry.insert(".".to_owned(), json!({}));
+        let key = json!({"type": condition["type"]});
+        conditions.insert(format!("k:{key}"), Value::Object(entry));
+    }
+    let Some(entries) = object.pointer_mut("/metadata/managedFields") else { return };
+    if let Some(entries) = entries.as_array_mut().filter(|_| !conditions.is_empty()) {
+        let entry = json!({
+            "manager": manager,
+            "operation": "Apply",
+            "apiVersion": &*resource.api_version,
+            "time": now,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:status": {"f:conditions": conditions}},
+            "subresource": "status",
+        });
+        // Entries of applies come before those of updates.
+        entries.insert(0, entry);
+    }
+}
+
 /// Encodes a new object with this UID, creation time and field manager. Returns its key and the encoded object.
 pub(crate) fn encode(
     resource: &ResourceType,
@@ -184,17 +218,23 @@ pub(crate) fn encode(
 ) -> (String, Encoded) {
     object["apiVersion"] = Value::from(&*resource.api_version);
     object["kind"] = Value::from(resource.kind());
-    // In a create request, the strategy sets the finalizers in a Namespace's spec, so that no manager owns them. Remove
-    // the spec while the managed fields are computed, so that they are the same here.
-    let spec = match object.as_object_mut() {
-        Some(fields) if resource.kind() == "Namespace" => fields.remove("spec"),
-        _ => None,
+    // A create request gets these fields after its managed fields, so that no manager owns them. Remove them while the
+    // managed fields are computed, so that they are the same here.
+    let unowned: &[&str] = match resource.kind() {
+        "Namespace" => &["spec"],
+        "Service" => &["spec.clusterIPs", "spec.ipFamilies"],
+        _ => &[],
     };
+    let unowned: Vec<(&str, Value)> = unowned
+        .iter()
+        .filter_map(|path| Some((*path, value::remove(&mut object, path)?)))
+        .collect();
     let schema = resource.schema(&resource.gvk);
     patch::update_managed_fields(schema.as_ref(), None, &mut object, writer);
-    if let Some(spec) = spec {
-        object["spec"] = spec;
+    for (path, field) in unowned {
+        value::set(&mut object, path, field);
     }
+    add_condition_manager(resource, &mut object, now);
     object["metadata"]["uid"] = Value::from(uid);
     object["metadata"]["creationTimestamp"] = Value::from(now);
     let selection = selection_attributes(resource, &object);

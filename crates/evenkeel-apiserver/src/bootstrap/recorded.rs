@@ -16,6 +16,7 @@ use crate::store::{Encoded, Expect, Template, Transaction};
 use evenkeel_apimachinery::patch::Writer;
 use evenkeel_apimachinery::status::StatusError;
 use evenkeel_apimachinery::time::seconds;
+use evenkeel_apimachinery::value;
 
 const DATA: &str = include_str!("../../data/bootstrap-objects.json");
 
@@ -60,7 +61,14 @@ impl Recorded {
             _ => "kube-apiserver",
         };
         let writer = Writer { manager, subresource: "", now };
-        let object = self.value()?;
+        let mut object = self.value()?;
+        // Conditions begin with the server, not with the recording.
+        let conditions = value::get_mut(&mut object, "status.conditions");
+        for condition in conditions.and_then(Value::as_array_mut).into_iter().flatten() {
+            if condition.get("lastTransitionTime").is_some() {
+                value::set(condition, "lastTransitionTime", seconds(now));
+            }
+        }
         Ok(loopback::encode(&self.resource, object, uid, &seconds(now), &writer).1)
     }
 }

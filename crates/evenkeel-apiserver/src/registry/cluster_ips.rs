@@ -133,7 +133,7 @@ fn ip_address(ip: IpAddr, service: &Value) -> Value {
                 "ipaddress.kubernetes.io/managed-by": "ipallocator.k8s.io",
             },
         },
-        "spec": {"parentRef": {"group": "", "resource": "services", "namespace": namespace, "name": name}},
+        "spec": {"parentRef": {"resource": "services", "namespace": namespace, "name": name}},
     })
 }
 
