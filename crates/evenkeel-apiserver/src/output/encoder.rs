@@ -66,15 +66,14 @@ impl ListEncoder {
         }
         encoder.frame = match encoder.format.encoding {
             Encoding::Protobuf => encoder.protobuf_frame(objects, meta)?,
-            Encoding::Json if !(is_empty && encoder.format.is_metadata()) => {
+            Encoding::Json if !(is_empty && encoder.is_nil_if_empty()) => {
                 let mut head = Vec::new();
                 open_list(&encoder.list_without_items(meta), encoder.items_field(), &mut head);
                 Frame { head, separator: b",", tail: b"]}\n".to_vec() }
             }
             _ if is_empty => {
                 let mut list = encoder.list_without_items(meta);
-                // As in Go, a list of the metadata of no objects is nil.
-                let none = if encoder.format.is_metadata() { Value::Null } else { json!([]) };
+                let none = if encoder.is_nil_if_empty() { Value::Null } else { json!([]) };
                 list[encoder.items_field()] = none;
                 Frame { head: encoder.format.encode(&list)?.to_vec(), ..Frame::default() }
             }
@@ -82,6 +81,12 @@ impl ListEncoder {
             Encoding::Yaml => encoder.yaml_frame(meta)?,
         };
         Ok(encoder)
+    }
+
+    /// Returns whether a list without items has null in their place: as in Go, a list of the metadata of no objects is nil.
+    fn is_nil_if_empty(&self) -> bool {
+        let is_table = matches!(self.format.shape, Shape::Table(_));
+        self.format.is_metadata() || is_table && table::has_default_printer(&self.resource)
     }
 
     /// Takes the bytes around the items.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use evenkeel_api::DecodeError;
 use evenkeel_api::protobuf::{Envelope, Transcoder};
+use evenkeel_kinds::printers::{self, RowOrder};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -215,6 +216,12 @@ impl Format {
         }
         out.extend_from_slice(&tail);
         Ok(out.into())
+    }
+
+    /// Returns the order of a Table's rows, if it is not that of the list.
+    pub(crate) fn row_order(&self, resource: &ResourceType) -> Option<RowOrder> {
+        let is_table = matches!(self.shape, Shape::Table(_));
+        is_table.then(|| printers::row_order(resource.group(), resource.kind())).flatten()
     }
 
     /// Returns kind and apiVersion of a list of objects or of their metadata.

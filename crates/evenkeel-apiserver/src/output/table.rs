@@ -178,6 +178,18 @@ pub(super) fn row(
     row
 }
 
+/// Returns whether the resource has upstream's default printer, which does not make an empty list of rows.
+///
+/// Upstream: `defaultTableConvertor.ConvertToTable`.
+pub(super) fn has_default_printer(resource: &ResourceType) -> bool {
+    matches!(
+        (resource.group(), resource.kind()),
+        ("", "LimitRange")
+            | ("storage.k8s.io", "CSIStorageCapacity")
+            | ("apiextensions.k8s.io", "CustomResourceDefinition")
+    )
+}
+
 /// Returns the condition `Completed` in the row of a finished pod, which clients may hide.
 ///
 /// Upstream: `podSuccessConditions`, `podFailedConditions`.

@@ -467,10 +467,15 @@ pub(super) async fn serve(request: &RequestContext<'_>) -> Result<Response<Body>
 pub(super) fn respond(
     request: &RequestContext<'_>,
     format: &Format,
-    entries: Vec<Arc<Entry>>,
+    mut entries: Vec<Arc<Entry>>,
     meta: &ListMeta,
 ) -> Result<Response<Body>, StatusError> {
     let resource = request.resource();
+    if let Some(key) = format.row_order(resource) {
+        entries.sort_by_cached_key(|entry| {
+            key(&serde_json::from_slice(entry.json()).unwrap_or_default())
+        });
+    }
     let content_type = format.content_type(Purpose::List);
     format.check(resource, request.target.subresource, &request.query.0, Purpose::List)?;
     let pieces = if format.is_stored_form(resource) {

@@ -51,7 +51,7 @@ pub(super) enum ShortOrLong {
 }
 
 impl Pieces {
-    /// Creates the iterator over a list\'s chunks.
+    /// Creates the iterator over a list's chunks.
     fn new(frame: Frame, entries: Vec<Arc<Entry>>, write: WriteItem) -> Self {
         Self {
             ready: Vec::new().into_iter(),

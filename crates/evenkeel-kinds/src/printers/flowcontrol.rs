@@ -2,8 +2,8 @@
 
 use super::cells::{Cells, NONE, age, condition, count, name, text_or};
 use super::{PrintedObject, Printer};
-use evenkeel_apimachinery::value::{get, text};
-use serde_json::json;
+use evenkeel_apimachinery::value::{get, int, text};
+use serde_json::{Value, json};
 
 pub(super) fn printer(kind: &str) -> Option<Printer> {
     Some(match kind {
@@ -11,6 +11,14 @@ pub(super) fn printer(kind: &str) -> Option<Printer> {
         "PriorityLevelConfiguration" => priority_level_configuration,
         _ => return None,
     })
+}
+
+/// Returns the key by which FlowSchemas are sorted: precedence, then name.
+///
+/// Upstream: `printFlowSchemaList`, `FlowSchemaSequence`.
+pub(super) fn row_order(schema: &Value) -> (i64, String) {
+    let precedence = int(schema, "spec.matchingPrecedence").unwrap_or_default();
+    (precedence, text(schema, "metadata.name").to_owned())
 }
 
 /// Returns the cells of a FlowSchema, with the status of the condition `Dangling`, or `?` without it.

@@ -46,6 +46,17 @@ pub fn list_printer(group: &str, kind: &str) -> Option<ListPrinter> {
     }
 }
 
+/// Function that returns the key by which the rows of a list are sorted.
+pub type RowOrder = fn(&Value) -> (i64, String);
+
+/// Returns the order of the rows of a built-in kind, if it is not that of the list, by name.
+pub fn row_order(group: &str, kind: &str) -> Option<RowOrder> {
+    match (group, kind) {
+        ("flowcontrol.apiserver.k8s.io", "FlowSchema") => Some(flowcontrol::row_order),
+        _ => None,
+    }
+}
+
 /// Returns the printer of a built-in kind, or `None` for custom resources.
 pub fn printer(group: &str, kind: &str) -> Option<Printer> {
     match group {
