@@ -45,6 +45,9 @@ use evenkeel_apimachinery::user::User;
 /// Upstream's warning for the deletion of a Job without a propagation policy.
 const ORPHANED_PODS: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
 
+/// Names of the PriorityClasses that the server makes.
+const SYSTEM_PRIORITY_CLASSES: [&str; 2] = ["system-cluster-critical", "system-node-critical"];
+
 /// Result of a deletion.
 pub(crate) enum Deleted {
     /// The object still exists, with a deletion timestamp.
@@ -106,6 +109,7 @@ pub(super) async fn serve(
     log_options(request, body, &options)?;
     request.format()?;
     namespace::admit_delete(request)?;
+    refuse_system_priority_class(request)?;
     let stored = request.api.table.stored_version(request.resource());
     let key = key(&stored, request.target.namespace, request.target.name);
     let is_orphan_dependents_false = options.orphan_dependents == Some(false);
@@ -119,6 +123,21 @@ pub(super) async fn serve(
     };
     let deleted = delete(&deletion, &key).await?;
     answer_deleted(request, &stored, deleted, is_orphan_dependents_false).await
+}
+
+/// Refuses to delete a PriorityClass of the system. The deletion of a collection does delete it.
+///
+/// Upstream: `priorityclass/storage.REST.Delete`.
+fn refuse_system_priority_class(request: &RequestContext<'_>) -> Result<(), StatusError> {
+    let (resource, name) = (request.resource(), request.target.name);
+    let is_priority_class = resource.custom.is_none()
+        && resource.group() == "scheduling.k8s.io"
+        && resource.kind() == "PriorityClass";
+    if !is_priority_class || !SYSTEM_PRIORITY_CLASSES.contains(&name) {
+        return Ok(());
+    }
+    let why = "this is a system priority class and cannot be deleted";
+    Err(StatusError::forbidden(&resource.name, name, why))
 }
 
 /// Records the options in a request's body for its audit event.
@@ -475,6 +494,9 @@ fn check_preconditions(
     options: &DeleteOptions,
 ) -> Result<(), StatusError> {
     let Some(preconditions) = &options.preconditions else { return Ok(()) };
+    if &*stored.resource_prefix == "/namespaces" {
+        return namespace::check_preconditions(stored, entry, object, name, preconditions);
+    }
     let kind = crate::resource::GroupResource {
         group: stored.gvk.group.clone(),
         resource: stored.gvk.kind.clone(),
@@ -530,11 +552,12 @@ pub(super) async fn serve_collection(
     request: &RequestContext<'_>,
     body: &Bytes,
 ) -> Result<Response<Body>, StatusError> {
+    let format = request.format()?;
+    list::check_options(request)?;
     let options =
         DeleteOptions::parse(body, request.header(http::header::CONTENT_TYPE), request.query)?;
     options.check_for_collection()?;
     log_options(request, body, &options)?;
-    let format = request.format()?;
     let stored = request.api.table.stored_version(request.resource());
     warn_of_orphans(request, &stored, &options);
     let Page { entries, meta: list_meta } = list::list_page(request).await?;

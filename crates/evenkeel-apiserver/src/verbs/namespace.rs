@@ -2,10 +2,12 @@
 
 use serde_json::Value;
 
+use super::delete_options::Preconditions;
 use super::meta;
 use crate::admission::plugins::Plugin;
 use crate::request::RequestContext;
-use crate::resource::GroupResource;
+use crate::resource::{GroupResource, ResourceType};
+use crate::store::Entry;
 use evenkeel_apimachinery::status::StatusError;
 
 /// Namespaces that cannot be deleted.
@@ -55,6 +57,31 @@ pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusErr
         request.target.name,
         "this namespace may not be deleted",
     ))
+}
+
+/// Refuses a deletion whose preconditions the stored namespace does not satisfy.
+///
+/// Upstream: `namespace/storage.REST.Delete`.
+pub(super) fn check_preconditions(
+    stored: &ResourceType,
+    entry: &Entry,
+    object: &Value,
+    name: &str,
+    preconditions: &Preconditions,
+) -> Result<(), StatusError> {
+    let version = entry.revision.to_string();
+    for (field, expected, found) in [
+        ("UID", &preconditions.uid, meta::text(object, "uid")),
+        ("ResourceVersion", &preconditions.resource_version, &*version),
+    ] {
+        if let Some(expected) = expected.as_deref().filter(|expected| *expected != found) {
+            let why = format!(
+                "Precondition failed: {field} in precondition: {expected}, {field} in object meta: {found}"
+            );
+            return Err(StatusError::conflict(&stored.name, name, why));
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether no finalizers remain in the namespace's `spec`.
