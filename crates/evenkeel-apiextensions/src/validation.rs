@@ -138,8 +138,10 @@ fn validate_type(
         }
     }
     if !fits {
-        let why = format!("{path} in body must be of type {expected}: \"{actual}\"");
-        errors.push(FieldError::type_invalid(path, actual, why));
+        // A number that was written with a fraction is no integer here, even if the fraction is zero.
+        let shown = if value.is_f64() { "number" } else { actual };
+        let why = format!("{path} in body must be of type {expected}: \"{shown}\"");
+        errors.push(FieldError::type_invalid(path, shown, why));
         if expected == "integer" && actual == "number" {
             report_out_of_range(schema, path, errors);
         }
@@ -147,16 +149,17 @@ fn validate_type(
     fits
 }
 
+/// Validates a string: the first violated one of its lengths and its pattern, and its format.
+///
+/// Upstream: `stringValidator.Validate`.
 fn validate_string(text: &str, schema: &Structural, path: &str, errors: &mut Vec<FieldError>) {
     let length = text.chars().count() as u64;
     if let Some(max) = schema.max_length.filter(|max| length > *max) {
         errors.push(FieldError::too_long(path, usize::try_from(max).unwrap_or(usize::MAX)));
-    }
-    if let Some(min) = schema.min_length.filter(|min| length < *min) {
+    } else if let Some(min) = schema.min_length.filter(|min| length < *min) {
         let why = format!("{path} in body should be at least {min} chars long");
         errors.push(FieldError::invalid(path, text, why));
-    }
-    if let Some(pattern) = schema.pattern.as_ref().filter(|p| !p.is_match(text)) {
+    } else if let Some(pattern) = schema.pattern.as_ref().filter(|p| !p.is_match(text)) {
         let why = format!("{path} in body should match '{}'", pattern.text);
         errors.push(FieldError::invalid(path, text, why));
     }

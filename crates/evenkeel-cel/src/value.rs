@@ -102,7 +102,10 @@ impl<'a> Val<'a> {
                 match (number.as_i64(), number.as_f64()) {
                     (Some(n), _) if kind == "number" => Self::Double(n as f64),
                     (Some(n), _) => Self::Int(n),
-                    (None, Some(n)) if kind == "integer" => Self::Int(n as i64),
+                    // A number with a fraction, even with a zero one. Reading it is the error.
+                    (None, Some(_)) if kind == "integer" => {
+                        Self::Failed("invalid data, expected int, got float64".into())
+                    }
                     (None, n) => Self::Double(n.unwrap_or_default()),
                 }
             }

@@ -9,6 +9,7 @@ use crate::defaults::labels_from_template;
 use crate::disabled_fields::drop_disabled_fields;
 use crate::registry::KindStrategy;
 use crate::{certificatesigningrequest, job, persistentvolumeclaim, pod, resourceclaim};
+use evenkeel_api::forms::dns_label;
 use evenkeel_apimachinery::reset::{
     reset_all_but_metadata_and_status, reset_all_but_status_and_managed_fields, reset_field,
     reset_metadata_fields, reset_metadata_for_status, status_update_resets_metadata,
@@ -254,8 +255,20 @@ pub fn reset_for_status_update(strategy: StatusStrategy, new: &mut Value, old: &
     }
 }
 
-/// Adds the finalizer `kubernetes` to `spec.finalizers`.
+/// Adds the finalizer `kubernetes` to `spec.finalizers`, and labels a namespace by its generated name, which the
+/// defaults do not know.
+///
+/// Upstream: `namespaceStrategy.PrepareForCreate`, `namespaceStrategy.Canonicalize`.
 fn prepare_namespace(object: &mut Value) {
+    let name = text(object, "metadata.name").to_owned();
+    let is_generated = !text(object, "metadata.generateName").is_empty();
+    // Upstream sets the label after it has checked the name.
+    if is_generated
+        && dns_label(&name).is_empty()
+        && let Some(labels) = object_mut(object, "metadata.labels")
+    {
+        labels.insert("kubernetes.io/metadata.name".to_owned(), Value::from(name));
+    }
     let mut finalizers = list(object, "spec.finalizers").to_vec();
     if !finalizers.iter().any(|name| name == "kubernetes") {
         finalizers.push(json!("kubernetes"));
@@ -428,6 +441,21 @@ mod tests {
         let mut new = json!({"metadata": {}, "spec": {}, "status": {}});
         prepare_update(strategy, &cx, &mut new, &old);
         assert_eq!(new["metadata"]["labels"], json!({"c": "d"}));
+    }
+
+    #[test]
+    fn a_namespace_gets_its_generated_name_as_a_label() {
+        for (name, prefix, label) in [
+            ("a-x", "a-", json!("a-x")),
+            ("a", "", Value::Null),
+            // The name is refused later, and so is no label.
+            ("A-x", "A-", Value::Null),
+        ] {
+            let mut namespace = json!({"metadata": {"name": name, "generateName": prefix}});
+            prepare_namespace(&mut namespace);
+            let found = &namespace["metadata"]["labels"]["kubernetes.io/metadata.name"];
+            assert_eq!(*found, label, "{name}");
+        }
     }
 
     #[test]

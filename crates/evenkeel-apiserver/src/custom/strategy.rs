@@ -27,8 +27,8 @@ impl CustomResourceStrategy {
     }
 
     /// Validates an object: schema, scale, embedded objects, lists and `x-kubernetes-validations`. An update has an
-    /// `old` object.
-    fn check(&self, new: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    /// `old` object. `earlier` are the errors of its metadata.
+    fn check(&self, new: &Value, old: Option<&Value>, earlier: &[FieldError]) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
         validation::validate(new, old, &version.structural, "", &mut errors);
@@ -42,17 +42,23 @@ impl CustomResourceStrategy {
             }
         }
         self.check_lists(new, old, &mut errors);
-        self.validate_expressions(new, old, &mut errors);
+        self.validate_expressions(new, old, earlier, &mut errors);
         errors
     }
 
     /// Evaluates `x-kubernetes-validations`, unless earlier errors prevent it.
-    fn validate_expressions(&self, new: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
+    fn validate_expressions(
+        &self,
+        new: &Value,
+        old: Option<&Value>,
+        earlier: &[FieldError],
+        errors: &mut Vec<FieldError>,
+    ) {
         let structural = &self.version.structural;
         if !structural.has_validations {
             return;
         }
-        if let Some(error) = expressions_blocked_by(errors) {
+        if let Some(error) = expressions_blocked_by(earlier.iter().chain(&*errors)) {
             errors.push(error);
             return;
         }
@@ -75,7 +81,7 @@ impl CustomResourceStrategy {
     }
 
     /// Validates a status update: status, scale, lists and `x-kubernetes-validations`.
-    fn check_status(&self, new: &Value, old: &Value) -> Vec<FieldError> {
+    fn check_status(&self, new: &Value, old: &Value, earlier: &[FieldError]) -> Vec<FieldError> {
         let version = &*self.version;
         let mut errors = Vec::new();
         if let (Some(status), Some(structural)) =
@@ -89,14 +95,16 @@ impl CustomResourceStrategy {
             scale.validate_status(new, &mut errors);
         }
         self.check_lists(new, Some(old), &mut errors);
-        self.validate_expressions(new, Some(old), &mut errors);
+        self.validate_expressions(new, Some(old), earlier, &mut errors);
         errors
     }
 }
 
 /// Returns an error that expressions were not evaluated if earlier errors prevent it: expressions may rely on an object
 /// that matches its schema.
-fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
+fn expressions_blocked_by<'a>(
+    mut errors: impl Iterator<Item = &'a FieldError>,
+) -> Option<FieldError> {
     let blocks = |error: &FieldError| {
         matches!(
             error.kind,
@@ -107,7 +115,7 @@ fn expressions_blocked_by(errors: &[FieldError]) -> Option<FieldError> {
                 | FieldErrorKind::TypeInvalid
         )
     };
-    errors.iter().any(blocks).then(|| {
+    errors.any(blocks).then(|| {
         let message = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
         FieldError::invalid("<nil>", Value::Null, message)
     })
@@ -136,15 +144,17 @@ impl Strategy for CustomResourceStrategy {
         Ok(())
     }
 
-    fn validate(&self, _cx: &Context<'_>, object: &Value) -> Vec<FieldError> {
-        self.check(object, None)
-    }
-
-    fn validate_update(&self, cx: &Context<'_>, new: &Value, old: &Value) -> Vec<FieldError> {
-        if cx.subresource == "status" {
-            return self.check_status(new, old);
+    fn validate_after(
+        &self,
+        cx: &Context<'_>,
+        new: &Value,
+        old: Option<&Value>,
+        earlier: &[FieldError],
+    ) -> Vec<FieldError> {
+        match old {
+            Some(old) if cx.subresource == "status" => self.check_status(new, old, earlier),
+            old => self.check(new, old, earlier),
         }
-        self.check(new, Some(old))
     }
 
     fn warnings(&self, cx: &Context<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {

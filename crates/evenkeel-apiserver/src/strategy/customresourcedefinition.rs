@@ -73,10 +73,13 @@ impl Strategy for DefinitionStrategy {
         let mut errors = Vec::new();
         let expected_name =
             format!("{}.{}", text(crd, "spec.names.plural"), text(crd, "spec.group"));
-        let name = text(crd, "metadata.name");
-        if !name.is_empty() && name != expected_name {
-            let why = "must be spec.names.plural+\".\"+spec.group";
-            errors.push(FieldError::invalid("metadata.name", name, why));
+        // The rule for names is also the rule for prefixes of names.
+        for field in ["metadata.generateName", "metadata.name"] {
+            let name = text(crd, field);
+            if !name.is_empty() && name != expected_name {
+                let why = "must be spec.names.plural+\".\"+spec.group";
+                errors.push(FieldError::invalid(field, name, why));
+            }
         }
         validation::validate_custom_resource_definition(crd, None, &mut errors);
         validate_api_approval(crd, None, &mut errors);

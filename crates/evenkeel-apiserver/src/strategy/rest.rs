@@ -56,6 +56,21 @@ pub(crate) trait Strategy: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Returns the errors of an object to create, or of an update of `old`. Errors of its metadata, `earlier`, may prevent
+    /// checks.
+    fn validate_after(
+        &self,
+        cx: &Context<'_>,
+        new: &Value,
+        old: Option<&Value>,
+        _earlier: &[FieldError],
+    ) -> Vec<FieldError> {
+        match old {
+            Some(old) => self.validate_update(cx, new, old),
+            None => self.validate(cx, new),
+        }
+    }
+
     /// Returns the warnings for a create or an update. `old` is `None` for a create.
     fn warnings(&self, _cx: &Context<'_>, _object: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()

@@ -15,7 +15,7 @@ use crate::admission::{Mutating, noderestriction};
 use crate::auth::Attributes;
 use crate::auth::permit;
 use crate::draws::{Origin, Use};
-use crate::resource::key;
+use crate::resource::{GroupResource, key};
 use crate::store::Entry;
 use evenkeel_apimachinery::patch;
 use evenkeel_apimachinery::reset::reset_field;
@@ -71,9 +71,15 @@ impl Write<'_> {
         let cx = self.context(&name);
         let admission = Mutating::new(&cx, Operation::Create);
         if created_by != CreatedBy::Apply {
-            self.update_managed_fields(None, &mut object, true);
+            // Decoding checks the types of built-in kinds.
+            let is_typed =
+                self.stored.custom.is_none() || patch::is_typed(self.schema().as_ref(), &object);
+            self.update_managed_fields(None, &mut object, is_typed);
         }
-        let was_mutated = stages::mutate(self, admission, &mut object, None).await?;
+        let was_mutated = match stages::mutate(self, admission, &mut object, None).await {
+            Ok(was_mutated) => was_mutated,
+            Err(error) => return Err(named_after_prefix(error, &self.stored.name, &object)),
+        };
         // See `has_template_labels`. Upstream copies the object when admission mutates it and in a PUT, so that the
         // object no longer shares its labels with the template.
         self.has_template_labels = !had_labels && !was_mutated && created_by != CreatedBy::Put;
@@ -349,5 +355,20 @@ fn restore_sent_object(object: &mut Value, sent: Option<Value>) {
     if let Some(mut sent) = sent {
         meta::copy_field(&mut sent, object, "managedFields");
         *object = sent;
+    }
+}
+
+/// Names the object in a refusal of admission before the object has a name: by its `generateName`, or as `Unknown`.
+///
+/// Upstream: `extractResourceName` of `admission`.
+fn named_after_prefix(error: StatusError, resource: &GroupResource, object: &Value) -> StatusError {
+    let why = error.message().split_once(" is forbidden: ").and_then(|(refused, why)| {
+        let is_unnamed = !refused.contains([' ', '"']) && meta::text(object, "name").is_empty();
+        is_unnamed.then_some(why)
+    });
+    match (why, meta::text(object, "generateName")) {
+        (None, _) => error,
+        (Some(why), "") => StatusError::forbidden(resource, "Unknown", why),
+        (Some(why), prefix) => StatusError::forbidden(resource, prefix, why),
     }
 }

@@ -41,10 +41,7 @@ pub(super) fn validate(write: &Write<'_>, attempt: &mut Attempt<'_>) -> Result<(
     errors.extend(schema::validate(&stored.gvk, new));
     let verb = if write.request.method == Method::PATCH { "patch" } else { "update" };
     errors.extend(resourceclaim::check(&cx, verb, new, old));
-    errors.extend(match old {
-        Some(old) => strategy.validate_update(&strategy_cx, new, old),
-        None => strategy.validate(&strategy_cx, new),
-    });
+    errors.extend(strategy.validate_after(&strategy_cx, new, old, &errors));
     errors.extend(policy::expression_errors(stored, new));
     if errors.is_empty() {
         errors.extend(policy_params::check(&cx, new, old));
