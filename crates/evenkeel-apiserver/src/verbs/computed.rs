@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::list::ListOptions;
 use super::respond;
+use crate::components;
 use crate::output::{ListMeta, Purpose};
 use crate::request::RequestContext;
 use crate::resource::{ResourceType, Source, key};
@@ -29,7 +30,14 @@ pub(super) fn get(
 ) -> Result<Response<Body>, StatusError> {
     let (resource, target) = (request.resource(), &request.target);
     let found = source.get(resource.plural(), target.namespace, target.name);
-    let object = found.ok_or_else(|| StatusError::not_found(&resource.name, target.name))?;
+    let object = found.ok_or_else(|| {
+        let mut name = resource.name.clone();
+        if components::is_componentstatuses(resource) {
+            // Upstream's error has the singular.
+            name.resource = "componentstatus".into();
+        }
+        StatusError::not_found(&name, target.name)
+    })?;
     respond::with_value(request, StatusCode::OK, &with_type_meta(resource, object))
 }
 

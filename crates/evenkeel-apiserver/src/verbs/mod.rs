@@ -46,7 +46,7 @@ use evenkeel_api::forms::path_segment;
 
 use crate::components;
 use crate::request::{self, RequestBody, RequestContext};
-use crate::resource::{Source, Verb};
+use crate::resource::{Source, Verb, is_connection};
 use crate::response::Body;
 use evenkeel_apimachinery::status::{StatusError, quote};
 
@@ -76,6 +76,10 @@ async fn dispatch_verb(
 ) -> Result<Response<Body>, StatusError> {
     let target = &request.target;
     if connect::is_proxy(&request) {
+        if !PROXIED_METHODS.contains(&request.method.as_str()) {
+            return Err(StatusError::method_not_allowed());
+        }
+        refuse_dry_run(&request)?;
         check_name(target.name, &target.resource.resource_prefix, target.subresource)?;
         let body = request::body::read(body).await?;
         let response = connect::serve(&request, &body).await?;
@@ -114,6 +118,16 @@ async fn dispatch_verb(
         }
         _ => return Err(StatusError::method_not_allowed()),
     };
+    // Reviews, for example, have no route for one object.
+    let has_route_of_object =
+        [Verb::Get, Verb::Update, Verb::Patch, Verb::Delete].map(|verb| resource.verbs.has(verb));
+    if !is_custom
+        && has_name
+        && target.subresource.is_empty()
+        && !has_route_of_object.contains(&true)
+    {
+        return Err(StatusError::resource_not_found());
+    }
     let verbs = match target.resource.subresource(target.subresource) {
         Some(subresource) => subresource.verbs,
         None => target.resource.verbs,
@@ -138,6 +152,9 @@ async fn dispatch_verb(
     }
     if matches!(verb, Verb::Get) && target.subresource.is_empty() {
         request.format()?;
+    }
+    if is_connection(target.subresource) {
+        refuse_dry_run(&request)?;
     }
     check_name(target.name, &target.resource.resource_prefix, target.subresource)?;
     let source = if components::is_componentstatuses(&target.resource) {
@@ -172,6 +189,19 @@ async fn dispatch_verb(
             }
         }
     }
+}
+
+/// Methods of the routes of proxies.
+const PROXIED_METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
+/// Refuses a connection with the parameter `dryRun`.
+///
+/// Upstream: `ConnectResource`.
+fn refuse_dry_run(request: &RequestContext<'_>) -> Result<(), StatusError> {
+    if request.query.has("dryRun") {
+        return Err(StatusError::bad_request("dryRun is not supported"));
+    }
+    Ok(())
 }
 
 /// Refuses a name that no object can have, because it would change the path.

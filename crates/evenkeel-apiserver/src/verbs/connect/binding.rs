@@ -24,6 +24,9 @@ pub(super) async fn bind(call: &Call<'_>) -> Result<Answer, StatusError> {
     if let Some(errors) = aggregate(validate_target(binding).iter().map(ToString::to_string)) {
         return Err(StatusError::plain_internal(errors));
     }
+    if call.cx.name.is_empty() {
+        return Err(StatusError::bad_request("Name parameter required."));
+    }
     let now = seconds(call.cx.now);
     let edit = |pod: &mut Value| {
         check_preconditions(&call.cx, binding, pod)?;

@@ -162,9 +162,6 @@ pub(super) async fn serve(
         // Serve a legacy binding like a `binding` of the pod.
         let pods = if is_binding { request.api.table.get("v1", "pods") } else { None };
         let name_in_body = meta::text(&body, "name").to_owned();
-        if is_binding && name_in_body.is_empty() {
-            return Err(StatusError::bad_request("Name parameter required."));
-        }
         let mut cx = write.context(if is_binding { &name_in_body } else { request.target.name });
         if let Some(pods) = &pods {
             (cx.resource, cx.subresource) = (pods, "binding");
