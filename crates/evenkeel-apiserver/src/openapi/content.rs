@@ -164,7 +164,7 @@ fn matches_if_range(headers: &HeaderMap, etag: &str, modified: Timestamp) -> boo
 }
 
 /// Why a range cannot be served.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RangeError {
     Invalid,
     NoOverlap,
