@@ -35,8 +35,12 @@ impl Observed {
         get_set: impl FnOnce(&str) -> Option<Arc<ReplicaSet>>,
     ) -> Self {
         let selector = &deployment.spec.selector;
-        let claims =
-            Claims::by_labels(&deployment.meta, candidates, |labels| selector.matches(labels));
+        // With a selector that cannot be evaluated, the Deployment keeps its sets, and adopts none.
+        let claims = if selector.error().is_some() {
+            Claims::default()
+        } else {
+            Claims::by_labels(&deployment.meta, candidates, |labels| selector.matches(labels))
+        };
         let mut sets = claims.owned.clone();
         sets.sort_unstable_by(|a, b| by_age(a, b));
         let template = &deployment.spec.template;
