@@ -22,7 +22,10 @@ pub(super) fn describe(observed: &Observed, now: Timestamp) -> Description {
             words::count(words::signed(observed.nodes.len()), "node")
         ),
     );
-    description.fact("revision", observed.history.current_hash());
+    let revision = observed.history.current_hash();
+    if !revision.is_empty() {
+        description.fact("revision", revision);
+    }
     let limits = RolloutLimits::resolve(set, desired);
     description.fact(
         "strategy",
