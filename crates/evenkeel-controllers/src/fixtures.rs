@@ -7,11 +7,18 @@ use evenkeel_api::{
     views::{Pod, PodCondition},
 };
 use evenkeel_runtime::{
+    cache::Caches,
+    client::Client,
+    clock::Clock,
     discovery::{Resource, ServerResources},
+    introspect::Description,
     plan::{Outcome, Reply, Target},
+    tasks::Tasks,
 };
-use serde_json::Value;
-use std::sync::Arc;
+use http::{Request, Response};
+use kube::client::Body;
+use serde_json::{Value, json};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 /// The time at which tests begin.
 pub(crate) const T0: Timestamp = Timestamp::constant(1_790_000_000, 0);
@@ -89,4 +96,52 @@ pub(crate) fn deployments() -> Resource {
 pub(crate) fn discovered(resources: Vec<Resource>) -> Outcome {
     let found = ServerResources { resources, failed: Vec::new() };
     Outcome { reply: Some(Reply::of_resources(Arc::new(found))), ..Outcome::success() }
+}
+
+/// Returns the facts, the waits and the children of a description, one per line.
+pub(crate) fn description_text(description: &Description) -> String {
+    let facts = description.facts.iter().map(|fact| format!("{}: {}", fact.what, fact.value));
+    let waits = description.waits.iter().map(|why| format!("waits: {why}"));
+    let children = description.children.iter();
+    let children = children.map(|child| format!("child: {} {}", child.kind, child.name));
+    facts.chain(waits).chain(children).map(|line| line + "\n").collect()
+}
+
+/// Returns caches of objects that never change. `lists` are the API server's answers: paths, and the objects there.
+/// `declare` returns the caches, which then have these objects. The clock must be paused.
+pub(crate) async fn cached<T>(
+    lists: impl IntoIterator<Item = (&'static str, Vec<Value>)>,
+    declare: impl FnOnce(&Caches) -> T,
+) -> T {
+    let lists: Arc<Vec<_>> = Arc::new(lists.into_iter().collect());
+    let server = tower::service_fn(move |request: Request<Body>| {
+        let lists = lists.clone();
+        async move {
+            let query = request.uri().query().unwrap_or_default();
+            // The client then falls back to a list request.
+            let is_streaming_list = query.contains("sendInitialEvents");
+            if query.contains("watch=") && !is_streaming_list {
+                std::future::pending::<()>().await;
+            }
+            let path = request.uri().path();
+            let (code, body) = match lists.iter().find(|(listed, _)| *listed == path) {
+                Some((_, items)) if !is_streaming_list => {
+                    (200, json!({ "metadata": { "resourceVersion": "7" }, "items": items }))
+                }
+                _ => (400, json!({ "kind": "Status", "code": 400 })),
+            };
+            let response =
+                Response::builder().status(code).header("content-type", "application/json");
+            let body = Body::from(body.to_string().into_bytes());
+            Ok::<_, Infallible>(response.body(body).unwrap())
+        }
+    });
+    let clock = Clock::starting_at(T0);
+    let client = Client::new(kube::Client::new(server, "default"), clock.clone());
+    let caches = Caches::new(client, clock, &prometheus::Registry::new());
+    let declared = declare(&caches);
+    caches.start(&Tasks::new());
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(caches.has_synced());
+    declared
 }
