@@ -1,5 +1,9 @@
 //! Goldens of single syncs, and properties of whole rollouts on a simulated cluster.
 
+mod describe;
+mod progress;
+mod steps;
+
 use super::{
     annotations,
     observed::{Observed, generate_set_name},
@@ -57,6 +61,25 @@ impl World {
     fn rolled_out(deployment: Deployment) -> Self {
         let mut world = Self::new(deployment);
         world.settle();
+        world.clear_log();
+        world
+    }
+
+    /// Returns a cluster in the middle of a rollout: ReplicaSets of these sizes, with these numbers of available pods,
+    /// oldest first. The last one has the Deployment's template. The Deployment's status still reports the last
+    /// complete rollout.
+    fn rolling_out(deployment: Deployment, sets: &[(i32, i32)]) -> Self {
+        let mut world = Self::new(deployment);
+        for n in 0..sets.len() {
+            world.change_image(&n.to_string());
+            world.settle();
+        }
+        for (set, (replicas, available)) in world.sets.iter_mut().zip(sets) {
+            set.spec.replicas = Some(*replicas);
+            set.status.replicas = (*replicas).max(*available);
+            set.status.available_replicas = *available;
+            set.status.ready_replicas = *available;
+        }
         world.clear_log();
         world
     }
