@@ -1,5 +1,9 @@
 //! Scenarios of single StatefulSets, and properties of whole rollouts on a simulated cluster.
 
+mod describe;
+mod retention;
+mod rules;
+
 use super::{identity, observed::Observed, plan::plan, status::status, strategy::Features};
 use crate::{
     fixtures::{T0, at, object, owned_by},
