@@ -86,6 +86,9 @@ mod tests {
         for _ in 0..5 {
             backoff.record(key(), T0);
         }
+        let mut kept = backoff.clone();
+        kept.record(key(), at(1800));
+        assert_eq!(kept.remaining(&key(), at(1800)), Some(32 * INITIAL_BACKOFF));
         backoff.record(key(), at(1801));
         assert_eq!(backoff.remaining(&key(), at(1801)), Some(INITIAL_BACKOFF));
     }

@@ -1,5 +1,8 @@
 //! Scenarios of single DaemonSets, and properties of whole rollouts on a simulated cluster.
 
+mod describe;
+mod rules;
+
 use super::{
     backoff::Backoff,
     observed::{Observed, revision_hash},
