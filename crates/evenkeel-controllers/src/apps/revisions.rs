@@ -136,3 +136,38 @@ pub(crate) fn deletions<'a>(
 pub(crate) fn in_use(pods: &[Arc<Pod>]) -> HashSet<&str> {
     pods.iter().map(|pod| revision_of(pod)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{at, label, meta};
+
+    #[test]
+    fn revisions_sort_by_number_age_and_name() {
+        let revision = |name: &str, number: i64, seconds: i64| {
+            let meta = Meta { creation: Some(at(seconds)), ..meta(name) };
+            Arc::new(ControllerRevision { meta, revision: number, ..ControllerRevision::default() })
+        };
+        let mut revisions = vec![
+            revision("d", 2, 0),
+            revision("c", 1, 5),
+            revision("b", 1, 1),
+            revision("a", 1, 5),
+            revision("e", 1, 9),
+        ];
+        sort(&mut revisions);
+        let names: Vec<_> = revisions.iter().map(|revision| &*revision.meta.name).collect();
+        assert_eq!(names, ["b", "a", "c", "e", "d"]);
+    }
+
+    #[test]
+    fn revisions_in_use_are_those_of_the_pods() {
+        let with_label = |value: &str| {
+            let mut pod = Pod::default();
+            pod.meta.labels = label(crate::pods::REVISION_LABEL, value);
+            Arc::new(pod)
+        };
+        let pods = ["a", "b", "a"].map(with_label);
+        assert_eq!(in_use(&pods), HashSet::from(["a", "b"]));
+    }
+}

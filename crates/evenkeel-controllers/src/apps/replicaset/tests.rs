@@ -1,5 +1,7 @@
 //! Tables, goldens and properties of a ReplicaSet's plan and status.
 
+mod describe;
+
 use super::{
     plan::{BURST_REPLICAS, Features, Observed, plan},
     status::status,
@@ -471,4 +473,55 @@ fn template_that_the_selector_does_not_match_creates_no_pods() {
     assert_eq!(plan(&observed, T0), Plan::nothing());
     let text = format_plan(&status(&observed, &Outcomes::default(), T0));
     assert!(text.contains("the selector does not match the template's labels"), "{text}");
+}
+
+#[test]
+fn terminating_pods_count_if_the_set_owns_and_selects_them() {
+    for (is_owned, matches, expected) in
+        [(true, true, 1), (true, false, 0), (false, true, 0), (false, false, 0)]
+    {
+        let set = set(1);
+        let mut terminating = pod("a", Some(T0));
+        terminating.meta.deletion = Some(T0);
+        terminating.meta.labels = label("app", if matches { "web" } else { "other" });
+        let pod = if is_owned { owned(&set, terminating) } else { Arc::new(terminating) };
+        assert_eq!(observed(set, vec![pod]).n_terminating, expected, "{is_owned} {matches}");
+    }
+}
+
+/// Pods of related sets matter only for the choice which pods are deleted.
+#[test]
+fn related_pods_are_read_if_some_pods_but_not_all_are_deleted() {
+    for (replicas, present, expected) in [
+        (3, 3, false),
+        (3, 2, false),
+        (0, 3, false),
+        (2, 3, true),
+        (0, BURST_REPLICAS, false),
+        (0, BURST_REPLICAS + 1, true),
+    ] {
+        let set = set(replicas);
+        let pods = owned_pods(&set, present);
+        let related = pods[..1].to_vec();
+        let features = Features::of(&Gates::default());
+        let observed = Observed::new(Arc::new(set), pods, || related, features);
+        assert_eq!(!observed.related_pods.is_empty(), expected, "{replicas} {present}");
+    }
+}
+
+#[test]
+fn status_waits_for_pods_that_are_ready_unless_a_write_failed() {
+    for (min_ready_seconds, ready_for, fails, expected) in [
+        (30, 10, false, Some(20)),
+        (30, 60, false, None),
+        (0, 10, false, None),
+        (30, 10, true, None),
+    ] {
+        let mut set = set(2);
+        set.spec.min_ready_seconds = min_ready_seconds;
+        let pods = vec![owned(&set, pod("a", Some(at(-ready_for))))];
+        let outcomes = if fails { failed(forbidden("no")) } else { Outcomes::default() };
+        let after = status(&observed(set, pods), &outcomes, T0);
+        assert_eq!(after.requeue.map(|wait| wait.as_secs()), expected);
+    }
 }
