@@ -444,7 +444,6 @@ mod tests {
         let found = errors_of(&schema, &value, None);
         let want = [
             "a: Too long: may not be more than 3 bytes",
-            "a: Invalid value: \"bcde\": a in body should match '^a'",
             "e: Unsupported value: \"q\": supported values: \"x\", \"y\"",
             "f: Invalid value: \"x\": f in body must be of type date-time: \"x\"",
             "i: Invalid value: \"boolean\": i in body must be of type integer,string: \"boolean\"",
@@ -458,6 +457,6 @@ mod tests {
         assert!(errors_of(&schema, &value, Some(&value)).is_empty());
         let mut old = value.clone();
         old["n"] = json!(1);
-        assert_eq!(errors_of(&schema, &value, Some(&old)), [want[7]]);
+        assert_eq!(errors_of(&schema, &value, Some(&old)), [want[6]]);
     }
 }

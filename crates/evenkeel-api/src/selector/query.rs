@@ -230,7 +230,7 @@ mod tests {
         assert!(
             both.starts_with("unable to parse requirement: [values[0][a]: Invalid value: \"-b\": ")
         );
-        assert!(both.contains(", values[2][a]: Invalid value: \"-d\": ") && both.ends_with(']'));
+        assert!(both.contains(", values[1][a]: Invalid value: \"-d\": ") && both.ends_with(']'));
     }
 
     #[test]
