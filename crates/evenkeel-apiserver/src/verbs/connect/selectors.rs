@@ -150,7 +150,7 @@ mod tests {
             (json!({}), &[][..], 0, &[][..]),
             (
                 json!({"fieldSelector": {"rawSelector": "spec.nodeName=n,a!=b"}}),
-                &["spec.nodeName=n", "a!=b"],
+                &["a!=b", "spec.nodeName=n"],
                 0,
                 &[],
             ),
