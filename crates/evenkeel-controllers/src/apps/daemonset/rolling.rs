@@ -17,6 +17,13 @@ pub(crate) fn roll_out(sync: &mut DaemonSetSync<'_>) {
     }
     let desired = sync.desired();
     let limits = RolloutLimits::resolve(&sync.observed.set, desired);
+    // A node without its pod counts as unavailable.
+    let observed = sync.observed;
+    for (name, node) in &observed.nodes {
+        if observed.pod_template.fit(node).should_run {
+            sync.by_node.entry(name).or_default();
+        }
+    }
     if limits.max_surge == 0 {
         delete_old_pods(sync, limits);
     } else {
@@ -72,8 +79,8 @@ fn delete_old_pods(sync: &mut DaemonSetSync<'_>, limits: RolloutLimits) {
     sync.pods_to_delete.extend(available_old.into_iter().take(may_become_unavailable));
 }
 
-/// Rolls out with `maxSurge`: creates a new pod next to the old one. A later reconciliation deletes the old pod when the
-/// new one is available.
+/// Rolls out with `maxSurge`: creates a new pod next to the old one, and deletes the old pod when the new one is
+/// available.
 ///
 /// - If the old pod of a node is unavailable, creates the new pod even if `maxSurge` is used up. Until that pod is
 ///   available, it counts against `maxSurge` like all other new pods.
@@ -92,9 +99,8 @@ fn surge(
     // Nodes that get a new pod: all allowed nodes, and as many candidates as `maxSurge` permits.
     let mut allowed_nodes = Vec::new();
     let mut candidate_nodes = Vec::new();
-    // Old pods on nodes that no longer fit: deletes all unavailable pods, and others only while more pods are available
-    // than desired.
-    let mut unavailable_pods = Vec::new();
+    // Old pods to delete: all replaced pods, and misplaced pods only while more pods are available than desired.
+    let mut replaced_pods = Vec::new();
     let mut misplaced_pods = Vec::new();
     for (name, pods) in &sync.by_node {
         let Some(pair) = OldAndNewPod::find(sync, pods) else {
@@ -104,20 +110,23 @@ fn surge(
         let is_available = |pod: &Arc<Pod>| sync.is_available(pod);
         available_nodes += usize::from(pair.old.or(pair.new).is_some_and(is_available));
         let Some(old) = pair.old else { continue };
-        if pair.new.is_some() {
-            // The new pod is not available yet, otherwise the plan would have deleted the old one.
-            surging_nodes += 1;
+        if let Some(new) = pair.new {
+            if is_available(new) {
+                replaced_pods.push(old);
+            } else {
+                surging_nodes += 1;
+            }
             continue;
         }
         match (is_available(old), should_run(sync.observed, name)?) {
             (false, true) => allowed_nodes.push(*name),
-            (false, false) => unavailable_pods.push(old),
+            (false, false) => replaced_pods.push(old),
             (true, true) => candidate_nodes.push(*name),
             (true, false) => misplaced_pods.push(old),
         }
     }
     let surplus_nodes = available_nodes.saturating_sub(desired);
-    sync.pods_to_delete.extend(unavailable_pods);
+    sync.pods_to_delete.extend(replaced_pods);
     sync.pods_to_delete.extend(misplaced_pods.into_iter().take(surplus_nodes));
     let may_surge = limits.max_surge.saturating_sub(surging_nodes);
     sync.nodes_needing_pods.extend(allowed_nodes);

@@ -105,8 +105,11 @@ impl DeploymentSync<'_> {
             return desired;
         }
         let allowed_increase = self.limits.max_replicas().saturating_sub(self.total_replicas());
-        let increase = allowed_increase.min(desired.saturating_sub(present)).max(0);
-        present.saturating_add(increase)
+        if allowed_increase <= 0 {
+            present
+        } else {
+            present.saturating_add(allowed_increase.min(desired.saturating_sub(present)))
+        }
     }
 
     /// Returns the highest revision of the old sets plus one, at least 1. Upstream: `MaxRevision`.

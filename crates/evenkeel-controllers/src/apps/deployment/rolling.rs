@@ -46,11 +46,9 @@ fn reconcile_old_replica_sets(sync: &mut DeploymentSync<'_>, new: usize) -> bool
         set.status().available_replicas > set.replicas
     };
     let awaits_deletions = has_surplus(&new) || active_old.iter().any(has_surplus);
-    if awaits_deletions {
+    if active_old.is_empty() || max_scaled_down <= 0 || awaits_deletions {
         return false;
     }
-    // If `max_scaled_down` is not positive, neither step removes a pod: the first removes at most so many, and no more
-    // pods are available than the second keeps.
     let scaled_unhealthy = cleanup_unhealthy_replicas(sync, &active_old, max_scaled_down);
     let scaled_healthy = scale_down_old_replica_sets(sync, new, &active_old);
     scaled_unhealthy || scaled_healthy

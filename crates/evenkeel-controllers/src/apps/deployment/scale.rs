@@ -61,7 +61,9 @@ fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
     if change > 0 {
         active.reverse();
     }
-    active.sort_by_key(|index| std::cmp::Reverse(sync.sets[*index].replicas));
+    if change != 0 {
+        active.sort_by_key(|index| std::cmp::Reverse(sync.sets[*index].replicas));
+    }
     let mut remaining = change;
     let mut sizes: Vec<i64> = Vec::with_capacity(active.len());
     for index in &active {
@@ -71,7 +73,9 @@ fn scale_proportionally(sync: &mut DeploymentSync<'_>, mut active: Vec<usize>) {
         sizes.push(i64::from(set.replicas) + share);
         remaining -= share;
     }
-    if let Some(largest) = sizes.first_mut() {
+    if change != 0
+        && let Some(largest) = sizes.first_mut()
+    {
         *largest = (*largest + remaining).max(0);
     }
     for (index, size) in active.into_iter().zip(sizes) {

@@ -229,11 +229,12 @@ fn is_progressing(before: &DeploymentStatus, after: &Status) -> bool {
         || after.available_replicas > before.available_replicas
 }
 
-/// Returns whether the rollout exceeded its progress deadline. `present` is the condition `Progressing`. If it already
-/// says so, the result does not matter, because the condition stays. Upstream: `DeploymentTimedOut`.
+/// Returns whether the rollout exceeded its progress deadline. `present` is the condition `Progressing`. Upstream:
+/// `DeploymentTimedOut`.
 fn is_timed_out(sync: &DeploymentSync<'_>, present: Option<&Condition>) -> bool {
     match present {
         Some(condition) if &*condition.reason == COMPLETE => false,
+        Some(condition) if &*condition.reason == TIMED_OUT => true,
         Some(condition) => deadline(sync, condition) < sync.now,
         None => false,
     }

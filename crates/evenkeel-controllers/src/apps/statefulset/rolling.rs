@@ -20,6 +20,11 @@ pub(crate) fn roll_out(sync: &mut StatefulSetSync<'_>) {
     let mut old_pods = find_old_pods(sync);
     let n_unavailable = sync.n_unavailable();
     let max = sync.max_unavailable();
+    let replaces_unavailable =
+        is_parallel && old_pods.iter().any(|old| sync.is_unavailable(old.pod));
+    if n_unavailable >= max && !replaces_unavailable {
+        return;
+    }
     let partition = limits::partition(&sync.observed.set);
     old_pods.retain(|old| old.position >= partition);
     let (unlimited, limited): (Vec<_>, Vec<_>) =
