@@ -85,6 +85,14 @@ fn few_sets_are_all_listed() {
     }
 }
 
+#[test]
+fn set_to_adopt_is_told_without_a_set_to_release() {
+    let mut world = World::rolled_out(deployment_of_4());
+    world.sets[0].meta.owners = Shared::default();
+    let text = described(&world);
+    assert!(text.contains("unclaimed: 1 to be adopted, 0 to be released\n"), "{text}");
+}
+
 fn set_selector(world: &mut World, selector: &Value) {
     let spec = json!({ "spec": { "selector": selector } });
     world.deployment.spec.selector = object::<Deployment>(&spec).spec.selector;

@@ -287,7 +287,8 @@ fn deployment_with_an_invalid_selector_does_nothing() {
 
 #[test]
 fn empty_selector_changes_only_the_observed_generation() {
-    let mut world = World::rolled_out(deployment_of_4());
+    // The status would report the counts of another rollout.
+    let mut world = World::rolling_out(deployment_of_4(), &[(3, 3), (2, 0)]);
     let before = world.deployment.status.clone();
     world.deployment.spec.selector =
         object::<Deployment>(&json!({ "spec": { "selector": {} } })).spec.selector;
