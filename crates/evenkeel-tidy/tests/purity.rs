@@ -193,7 +193,8 @@ const PURE_CRATES: [&str; 4] = [
 ];
 
 fn is_test(file: &Path) -> bool {
-    file.components().any(|part| matches!(part.as_os_str().to_str(), Some("tests" | "tests.rs")))
+    let is_of_tests = |name| matches!(name, Some("tests" | "tests.rs" | "fixtures.rs"));
+    file.components().any(|part| is_of_tests(part.as_os_str().to_str()))
 }
 
 /// Returns whether a line counts with a metric handle. The metrics of an autoscaler's spec, and the API groups, are objects.
