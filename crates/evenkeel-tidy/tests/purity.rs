@@ -140,21 +140,24 @@ const AGGREGATION_SHELL: [&str; 8] = [
     "aggregation/schedule.rs",
 ];
 
-/// Authentication that waits for keys of other issuers, or fetches them; caches of authorization: the rules of all roles at the
-/// last revision, and the mode that last allowed an impersonation; authorization that calls webhooks, caches and counts their
-/// responses, and follows its configuration file.
-const AUTH_SHELL: [&str; 11] = [
+/// Authentication that waits for keys of other issuers, fetches them, or follows their configuration file; caches of
+/// authorization: the rules of all roles at the last revision, and the mode that last allowed an impersonation; authorization
+/// that calls webhooks, caches and counts their responses, and follows its configuration file.
+const AUTH_SHELL: [&str; 14] = [
     "auth/authenticator.rs",
     "auth/authorizer.rs",
+    "auth/config_reloads.rs",
     "authorization/answers.rs",
     "authorization/metrics.rs",
     "authorization/source.rs",
     "authorization/webhook.rs",
     "auth/impersonation.rs",
     "auth/rbac_authorizer.rs",
+    "oidc/authenticators.rs",
     "oidc/fetch.rs",
     "oidc/keys.rs",
     "oidc/mod.rs",
+    "oidc/source.rs",
 ];
 
 /// The folder with the shared code of all controllers for starts and watches. It makes no decisions.

@@ -15,7 +15,8 @@ use http::{HeaderMap, Method, Response, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::{DateTimeParser, DateTimePrinter};
 
-use super::{decompressed, gzip_response, plain, set_header};
+use super::recorded::decompressed;
+use super::response::{gzip_response, plain, set_header};
 
 /// Document to serve.
 pub(super) struct Content<'a> {
