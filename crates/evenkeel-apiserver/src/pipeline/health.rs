@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use evenkeel_apimachinery::status::quote;
 use http::{Response, StatusCode};
 
-use super::{plain_text, plain_text_nosniff};
 use crate::metrics::Metrics;
 use crate::request::Query;
-use crate::response::Body;
+use crate::response::{Body, plain_text, plain_text_nosniff};
 
 const ROOTS: [&str; 3] = ["healthz", "livez", "readyz"];
 

@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use http::header::{CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HeaderValue};
-use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, Version};
+use http::{HeaderMap, Method, Request, Response, Uri, Version};
 
 use crate::aggregation::forward::{self, Forwarded};
 use crate::api::Api;
@@ -55,7 +55,7 @@ use crate::request::{
     RequestInfo, Upgrade, Warnings,
 };
 use crate::resource::{Path, parse_path};
-use crate::response::{Body, answer, compress, refusal, warn};
+use crate::response::{Body, compress, refusal, warn};
 use crate::verbs;
 use audit::Audited;
 use evenkeel_apimachinery::headers;
@@ -355,18 +355,4 @@ async fn stages(
         warn(&mut response, &[warning.to_owned()]);
     }
     Ok(Handled { response, permit })
-}
-
-/// Returns a plain-text response.
-fn plain_text(status: StatusCode, text: String) -> Response<Body> {
-    let media = HeaderValue::from_static("text/plain; charset=utf-8");
-    answer(status, media, Body::whole(text.into()))
-}
-
-/// Returns a plain-text response with `X-Content-Type-Options: nosniff`, so that browsers do not guess another media
-/// type.
-fn plain_text_nosniff(status: StatusCode, text: String) -> Response<Body> {
-    let mut response = plain_text(status, text);
-    response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
-    response
 }

@@ -7,9 +7,8 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Response, StatusCode, Uri};
 use percent_encoding::percent_decode_str;
 
-use super::{plain_text, plain_text_nosniff};
 use crate::request::Query;
-use crate::response::Body;
+use crate::response::{Body, plain_text, plain_text_nosniff};
 
 /// Decoded path and query of a request.
 pub(super) struct Normalized<'a> {

@@ -39,7 +39,7 @@ async fn every_answer_names_its_request() {
         ids[0].to_str().expect("text").to_owned()
     };
     let mut ids = Vec::new();
-    for path in ["/api/v1/namespaces", "/api/v1/namespaces/none", "/version", "/none", "/%"] {
+    for path in ["/api/v1/namespaces", "/api/v1/namespaces/none", "/version", "/none"] {
         ids.push(id(path, &[]).await);
         ids.push(id(path, &[("audit-id", "")]).await);
         assert_eq!(id(path, &[("audit-id", "chosen")]).await, "chosen", "{path}");

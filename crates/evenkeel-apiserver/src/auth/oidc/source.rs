@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::super::anonymous::Anonymous;
 use super::super::config_reloads::ConfigReloads;
 use super::authenticators::JwtAuthenticators;
@@ -33,6 +35,8 @@ pub(crate) struct Source {
     /// Parent of the tasks that fetch keys.
     tasks: Tasks,
     tracker: Mutex<Tracker>,
+    /// When the source was loaded.
+    started: Instant,
     authenticators: RwLock<Arc<JwtAuthenticators>>,
 }
 
@@ -55,7 +59,8 @@ impl Source {
         let authenticators = Arc::new(JwtAuthenticators::start(jwt, tasks.child()));
         let reloads = ConfigReloads::new("authentication", server);
         reloads.applies(&content);
-        let tracker = Mutex::new(Tracker::new(content, clock.instant()));
+        let started = clock.instant();
+        let tracker = Mutex::new(Tracker::new(content));
         let for_requests = anonymous.as_ref().map(AnonymousConfig::compile);
         let source = Self {
             path: path.to_owned(),
@@ -65,6 +70,7 @@ impl Source {
             reloads,
             tasks,
             tracker,
+            started,
             authenticators: RwLock::new(authenticators),
         };
         Ok((source, for_requests))
@@ -90,8 +96,7 @@ impl Source {
 
     /// Reads the file, and applies its content if it has changed.
     async fn check(&self) {
-        let step =
-            self.with_tracker(|tracker| tracker.next(read(&self.path), self.clock.instant()));
+        let step = self.with_tracker(|tracker| tracker.next(read(&self.path), self.since_start()));
         let (succeeded, error) = match step {
             Step::Keep => return,
             Step::Fail(error) => (false, error),
@@ -137,6 +142,11 @@ impl Source {
             return Err("anonymous: Forbidden: changed from initial configuration file".to_owned());
         }
         Ok(jwt)
+    }
+
+    /// Returns the time since the source was loaded.
+    fn since_start(&self) -> Duration {
+        self.clock.instant().saturating_duration_since(self.started)
     }
 
     fn with_tracker<T>(&self, use_it: impl FnOnce(&mut Tracker) -> T) -> T {

@@ -76,8 +76,9 @@ async fn a_full_disk_accepts_only_deletions_after_a_restart() {
     }
     delete(&store, "k0").await.expect("space was set aside");
     let folder = folder.crash();
-    // Meanwhile, another file has taken some of the space of the reserve.
-    folder.set(|faults| faults.capacity = Some((9 << 20) - 200_000));
+    // Meanwhile, another file has taken half of the space of the reserve.
+    let used = folder.used();
+    folder.set(|faults| faults.capacity = Some(used + (2 << 20)));
     let store = on(&folder).expect("whole");
     for at in 0..3 {
         let result = put(&store, &format!("more{at}"), 1).await;

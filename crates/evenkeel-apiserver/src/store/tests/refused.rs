@@ -125,7 +125,7 @@ async fn a_unique_value_is_not_taken_from_a_refused_write() {
     assert_eq!(state(&store).0.len(), 1);
 }
 
-/// Transformer that refuses the objects whose key begins with `bad`, once it is told to.
+/// Transformer that refuses the objects whose key begins with `bad`, once a test sets so.
 #[derive(Default)]
 struct Switched {
     refuses: std::sync::atomic::AtomicBool,

@@ -86,7 +86,7 @@ fn few_sets_are_all_listed() {
 }
 
 #[test]
-fn set_to_adopt_is_told_without_a_set_to_release() {
+fn set_to_adopt_is_described_without_a_set_to_release() {
     let mut world = World::rolled_out(deployment_of_4());
     world.sets[0].meta.owners = Shared::default();
     let text = described(&world);
@@ -99,11 +99,11 @@ fn set_selector(world: &mut World, selector: &Value) {
 }
 
 #[test]
-fn deployment_tells_what_it_waits_for() {
-    type Change = fn(&mut World);
+fn description_says_what_the_deployment_waits_for() {
+    type Row = (fn() -> World, fn(&mut World), Expect);
     let complete = || World::rolling_out(deployment_of_4(), &[(0, 0), (4, 4)]);
     let half = World::stuck;
-    let table: [(fn() -> World, Change, Expect); 10] = [
+    let table: [Row; 10] = [
         (complete, |_| {}, expect![[r#""#]]),
         (
             half,
@@ -193,7 +193,7 @@ fn deployment_tells_what_it_waits_for() {
 
 #[test]
 fn recreate_waits_for_running_old_pods() {
-    // Sizes and available pods of the sets, whether an old pod runs, the strategy, and whether it is told.
+    // Sizes and available pods of the sets, whether an old pod runs, the strategy, and whether it is described.
     for (sets, runs, strategy, expected) in [
         ([(0, 0), (0, 0)], true, "Recreate", true),
         ([(0, 0), (0, 0)], false, "Recreate", false),

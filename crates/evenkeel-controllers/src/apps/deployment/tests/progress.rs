@@ -283,7 +283,6 @@ fn replica_failure_of_the_new_set_comes_first() {
             reason: "FailedCreate".into(),
             message: message.into(),
             last_transition_time: Some(at(3)),
-            ..ReplicaSetCondition::default()
         }])
     };
     let mut world = World::stuck();

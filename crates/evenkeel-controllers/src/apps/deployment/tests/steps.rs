@@ -210,10 +210,10 @@ fn oldest_set_with_the_template_is_the_new_one() {
 
 #[test]
 fn old_sets_beyond_the_history_limit_are_deleted_after_a_complete_rollout() {
-    type Change = fn(&mut World);
+    type Row<'a> = (&'a str, &'a [(i32, i32)], fn(&mut World), usize);
     let complete: &[(i32, i32)] = &[(0, 0), (0, 0), (4, 4)];
-    let none: Change = |_| {};
-    let table: [(&str, &[(i32, i32)], Change, usize); 13] = [
+    let none: fn(&mut World) = |_| {};
+    let table: [Row<'_>; 13] = [
         ("complete", complete, none, 2),
         ("one is kept", complete, |w| w.deployment.spec.revision_history_limit = Some(1), 1),
         ("unlimited", complete, |w| w.deployment.spec.revision_history_limit = None, 0),
