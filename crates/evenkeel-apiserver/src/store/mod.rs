@@ -28,6 +28,7 @@ mod migration;
 mod open;
 mod overlay;
 mod pending;
+mod queued;
 mod record;
 mod refused;
 mod ring;

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::pending::QueuedTransaction;
+use super::queued::QueuedTransaction;
 use crate::resource::ResourcePrefix;
 
 /// Refused transactions, with those that depend on them: their checks read the state that a refused one would have left.
