@@ -66,12 +66,15 @@ impl Shared {
         threaded: bool,
     ) -> Self {
         let revision = state.revision;
+        let mut pending = Pending::new(&state);
+        // The disk may have been full before the start.
+        pending.set_refusal(durable.as_ref().and_then(Durable::refusal));
         Self {
             indexed_resources,
             settled: watch::Sender::new(revision),
             resolved: watch::Sender::new(Resolved { revision, refused: None }),
             failed: watch::Sender::new(None),
-            pending: Mutex::new(Pending::new(&state)),
+            pending: Mutex::new(pending),
             state: RwLock::new(state),
             wake: Condvar::new(),
             transformer,

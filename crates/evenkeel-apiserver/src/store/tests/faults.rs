@@ -74,11 +74,12 @@ async fn a_full_disk_accepts_only_deletions_after_a_restart() {
     while put(&store, &format!("k{n}"), 20_000).await.is_ok() {
         n += 1;
     }
+    // Another file takes half of the space that the reserve gave back, so that the reserve cannot be restored.
+    let capacity = folder.used() + (2 << 20);
+    folder.set(|faults| faults.capacity = Some(capacity));
     delete(&store, "k0").await.expect("space was set aside");
-    let folder = folder.crash();
-    // Meanwhile, another file has taken half of the space of the reserve.
-    let used = folder.used();
-    folder.set(|faults| faults.capacity = Some(used + (2 << 20)));
+    let folder = folder.copy();
+    folder.set(|faults| faults.capacity = Some(capacity));
     let store = on(&folder).expect("whole");
     for at in 0..3 {
         let result = put(&store, &format!("more{at}"), 1).await;
