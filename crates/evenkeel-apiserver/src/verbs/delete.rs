@@ -127,7 +127,7 @@ pub(super) async fn serve(
 
 /// Refuses to delete a PriorityClass of the system. The deletion of a collection does delete it.
 ///
-/// Upstream: `priorityclass/storage.REST.Delete`.
+/// Upstream: `REST.Delete` of `pkg/registry/scheduling/priorityclass/storage`.
 fn refuse_system_priority_class(request: &RequestContext<'_>) -> Result<(), StatusError> {
     let (resource, name) = (request.resource(), request.target.name);
     let is_priority_class = resource.custom.is_none()

@@ -61,7 +61,7 @@ pub(super) fn admit_delete(request: &RequestContext<'_>) -> Result<(), StatusErr
 
 /// Refuses a deletion whose preconditions the stored namespace does not satisfy.
 ///
-/// Upstream: `namespace/storage.REST.Delete`.
+/// Upstream: `REST.Delete` of `pkg/registry/core/namespace/storage`.
 pub(super) fn check_preconditions(
     stored: &ResourceType,
     entry: &Entry,
