@@ -3,10 +3,30 @@
 //! A path is a list of field names joined by dots. In the functions that visit values, `*` matches every item of a
 //! list or value of a map, and a name that ends in `?` is not created if it is absent.
 
+use std::io;
+
 use serde_json::{Map, Value};
 
 /// A JSON object.
 pub type Object = Map<String, Value>;
+
+/// Returns the length of a value as JSON, in bytes.
+pub fn json_length(value: &Value) -> usize {
+    struct Count(usize);
+    impl io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Writing to a counter cannot fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
 
 /// Returns Go's name for the type of an untyped value; `None` for null.
 pub fn go_type(value: &Value) -> Option<&'static str> {

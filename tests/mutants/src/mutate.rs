@@ -4,7 +4,10 @@
 //! mutants alone, and every comment and line stays where it is.
 
 use proc_macro2::Span;
-use std::{collections::BTreeSet, ops::Range};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 use syn::{
     Arm, BinOp, Block, Expr, ImplItemFn, ItemConst, ItemFn, ItemMod, ItemStatic, Pat, ReturnType,
     Signature, Stmt, TraitItemFn, Type, UnOp, spanned::Spanned, visit::Visit,
@@ -85,8 +88,7 @@ impl Found {
             at = edit.range.end;
         }
         text.push_str(&source[at..]);
-        let mut ranges: std::collections::BTreeMap<usize, Range<usize>> =
-            std::collections::BTreeMap::new();
+        let mut ranges: BTreeMap<usize, Range<usize>> = BTreeMap::new();
         for (mutant, range) in ends {
             let whole = ranges.entry(mutant).or_insert_with(|| range.clone());
             whole.start = whole.start.min(range.start);

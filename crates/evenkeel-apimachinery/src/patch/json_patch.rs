@@ -2,13 +2,13 @@
 //! indices count from the end, and a missing value equals null.
 
 use std::collections::HashSet;
-use std::io;
 
 use evenkeel_api::json;
 use serde_json::Value;
 
 use crate::decode::json::Json;
 use crate::depth;
+use crate::value::json_length;
 
 /// Maximum number of operations in a patch.
 ///
@@ -184,24 +184,6 @@ fn apply_operation(document: &mut Value, operation: &Json<'_>, work: &mut Work) 
         "test" => test(document, text("path")?, &value()),
         _ => Err(NotApplicable),
     }
-}
-
-/// Returns the length of a value as JSON, in bytes.
-fn json_length(value: &Value) -> usize {
-    struct Count(usize);
-    impl io::Write for Count {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0 = self.0.saturating_add(bytes.len());
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut count = Count(0);
-    // Writing to a counter cannot fail.
-    let _ = serde_json::to_writer(&mut count, value);
-    count.0
 }
 
 /// Returns the number of arrays and objects around the value at a path.

@@ -13,7 +13,7 @@ use crate::resource::custom::{Definition, Version};
 use crate::webhook::{self, Limits, MAX_RESPONSE_SIZE};
 use evenkeel_apiextensions::conversion::ConversionWebhook;
 use evenkeel_apimachinery::status::StatusError;
-use evenkeel_apimachinery::value::text;
+use evenkeel_apimachinery::value::{json_length, text};
 
 /// Timeout of a conversion webhook in seconds, the same as upstream.
 const TIMEOUT_SECONDS: i64 = 30;
@@ -121,28 +121,9 @@ fn first_call<'a>(objects: impl Iterator<Item = &'a Value>) -> Call {
             break;
         }
         call.objects = call.objects.saturating_add(1);
-        call.bytes = call.bytes.saturating_add(json_size(object));
+        call.bytes = call.bytes.saturating_add(json_length(object));
     }
     call
-}
-
-/// Returns the size in bytes of a value as JSON.
-fn json_size(value: &Value) -> usize {
-    /// Counts what is written to it.
-    struct Counter(usize);
-    impl std::io::Write for Counter {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0 = self.0.saturating_add(bytes.len());
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
-    let mut counter = Counter(0);
-    // A counter accepts everything.
-    let _ = serde_json::to_writer(&mut counter, value);
-    counter.0
 }
 
 /// Calls the webhook to convert objects of this size, none of them in version `to`.
